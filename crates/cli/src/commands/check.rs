@@ -1,0 +1,155 @@
+//! `check`: which keys of an adapter fit a model, without running it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use overglaze_core::{KeyOutcome, KeyReport, MountReport, adapter_file};
+use overglaze_models::TensorShapes;
+use serde::Serialize;
+
+use crate::{
+    CliError, Console, Exit, ShapeTree,
+    args::{CheckArgs, GlobalArgs},
+    device, fit_report, loras, model_source,
+    model_source::ModelFiles,
+};
+
+use super::JSON_VERSION;
+
+#[derive(Serialize)]
+struct Check {
+    version: u32,
+    model: String,
+    adapters: Vec<Checked>,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    name: String,
+    keys_applied: usize,
+    keys_unmatched: usize,
+    targets: Vec<Target>,
+}
+
+#[derive(Serialize)]
+struct Target {
+    target: String,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    keys: Vec<String>,
+}
+
+pub(crate) fn run(
+    args: &CheckArgs,
+    flags: &GlobalArgs,
+    console: &Console,
+) -> Result<Exit, CliError> {
+    let device = match device::host() {
+        Some(device) => device,
+        None => device::resolve(flags.device)?,
+    };
+    let (model, mut tree) = model(args, &device)?;
+    let mut adapters = Vec::new();
+    for path in paths(&args.adapters)? {
+        let set = adapter_file::load(&path, &device)?;
+        let report = fit_report(&mut tree, &set)?;
+        adapters.push(Checked::new(loras::name(&path), report));
+    }
+    let check = Check { version: JSON_VERSION, model, adapters };
+    console.result(&check, || check.text(args.keys))?;
+    Ok(check.exit(args.strict))
+}
+
+/// The model's name and layers.
+fn model(args: &CheckArgs, device: &burn::tensor::Device) -> Result<(String, ShapeTree), CliError> {
+    if let Some(path) = &args.model_keys {
+        let tree = ShapeTree::new(&keys(path)?, None, device)?;
+        return Ok((loras::name(path), tree));
+    }
+    let files = ModelFiles::find(args.model.as_deref(), None)?;
+    let shapes = TensorShapes::of(&*files.source);
+    let tree = ShapeTree::new(&shapes, files.config.as_ref(), device)?;
+    Ok((files.source.label(), tree))
+}
+
+/// Names and shapes from `{"key": [shape]}`.
+fn keys(path: &Path) -> Result<TensorShapes, CliError> {
+    let text = model_source::read(path)?;
+    let expected = "a JSON object from key to shape, such as {\"x_embedder.weight\": [3072, 64]}";
+    let keys: BTreeMap<String, Vec<usize>> = serde_json::from_slice(&text)
+        .map_err(|source| CliError::Json { path: path.to_owned(), expected, source })?;
+    for (key, shape) in &keys {
+        if shape.is_empty() || shape.len() > MAX_RANK || shape.contains(&0) {
+            let (path, key, found) = (path.to_owned(), key.clone(), shape.clone());
+            return Err(CliError::KeyShape { path, key, found });
+        }
+    }
+    Ok(TensorShapes::new(loras::name(path), keys))
+}
+
+/// The adapters named, with those of every folder that is no adapter itself.
+fn paths(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let listings = named.iter().map(|path| loras::list(path)).collect::<Result<Vec<_>, _>>()?;
+    Ok(listings.into_iter().flat_map(|listing| listing.adapters).collect())
+}
+
+impl Check {
+    fn exit(&self, is_strict: bool) -> Exit {
+        let fails = |adapter: &Checked| {
+            adapter.keys_applied == 0 || (is_strict && adapter.keys_unmatched > 0)
+        };
+        if self.adapters.iter().any(fails) { Exit::DoesNotFit } else { Exit::Done }
+    }
+
+    fn text(&self, has_all_keys: bool) -> String {
+        let mut text = String::new();
+        for adapter in &self.adapters {
+            adapter.write(&mut text, has_all_keys);
+        }
+        text
+    }
+}
+
+impl Checked {
+    fn new(name: String, report: MountReport) -> Self {
+        Self {
+            name,
+            keys_applied: report.keys_applied(),
+            keys_unmatched: report.keys_unmatched(),
+            targets: report.targets.into_iter().map(Target::new).collect(),
+        }
+    }
+
+    fn write(&self, text: &mut String, has_all_keys: bool) {
+        let Self { name, keys_applied, keys_unmatched, targets } = self;
+        text.push_str(&format!("{name}: {keys_applied} keys applied, {keys_unmatched} left over\n"));
+        for target in targets {
+            if let Some(reason) = &target.reason {
+                text.push_str(&format!("  {:14} {}: {reason}\n", target.outcome, target.target));
+            } else if has_all_keys {
+                text.push_str(&format!("  {:14} {}\n", target.outcome, target.target));
+            }
+            if has_all_keys {
+                target.keys.iter().for_each(|key| text.push_str(&format!("                   {key}\n")));
+            }
+        }
+    }
+}
+
+impl Target {
+    fn new(report: KeyReport) -> Self {
+        let is_applied = matches!(report.outcome, KeyOutcome::Applied { .. });
+        Self {
+            target: report.target,
+            outcome: report.outcome.name(),
+            reason: (!is_applied).then(|| report.outcome.reason()),
+            keys: report.keys,
+        }
+    }
+}
+
+/// Dimensions of a weight at most.
+const MAX_RANK: usize = 8;

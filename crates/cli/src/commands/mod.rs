@@ -1,0 +1,41 @@
+//! One module a command.
+
+mod check;
+mod completions;
+mod inspect;
+mod registry;
+pub mod sample;
+pub mod sweep;
+
+use crate::{
+    CliError, Console, Exit,
+    args::{Cli, Command, GlobalArgs},
+};
+
+/// Runs the command that was asked for.
+pub(crate) fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
+    set_threads(&cli.global)?;
+    let (flags, console) = (&cli.global, Console::new(&cli.global));
+    match &cli.command {
+        Command::Sweep(args) => sweep::run(args, flags, &console),
+        Command::Sample(args) => sample::run(args, flags, &console),
+        Command::Inspect(args) => inspect::run(args, &console),
+        Command::Check(args) => check::run(args, flags, &console),
+        Command::Registry => registry::run(&console),
+        Command::Completions { shell } => completions::run(*shell),
+    }
+}
+
+/// Sizes rayon's global pool, which every kernel uses.
+fn set_threads(flags: &GlobalArgs) -> Result<(), CliError> {
+    let Some(threads) = flags.threads.map(usize::from) else {
+        return Ok(());
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .map_err(|source| CliError::Threads { threads, source })
+}
+
+/// Version of every `--json` document.
+pub(crate) const JSON_VERSION: u32 = 1;

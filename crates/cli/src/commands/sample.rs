@@ -1,0 +1,182 @@
+//! `sample`: prompts with one set of LoRAs, side by side in one picture.
+
+use std::{collections::HashMap, path::PathBuf, time::Instant};
+
+use overglaze_core::{MountReport, adapter_file, mount};
+use serde::Serialize;
+
+use crate::{
+    CliError, Console, Exit, Latents, Residency,
+    args::{GlobalArgs, SampleArgs},
+    device, loras,
+    model_source::LoadedModel,
+    output_file::OutputFile,
+    pictures::pictures,
+    progress,
+    sampling::{Sampled, Scene, num_steps},
+    sheet::{Sheet, SheetColumn, write_png},
+    table,
+    tensor_file::write_latents,
+};
+
+use super::JSON_VERSION;
+
+/// The JSON document of a sample.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampleReport {
+    /// Version of the document.
+    pub version: u32,
+    /// The picture.
+    pub picture: PathBuf,
+    /// What was laid over the model.
+    pub loras: Vec<SampleLora>,
+    /// Seconds of sampling an image.
+    pub seconds_per_image: f64,
+    /// Where the weights were.
+    pub residency: Residency,
+}
+
+/// A LoRA of a sample.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampleLora {
+    /// Its file.
+    pub name: String,
+    /// Its strength.
+    pub strength: f32,
+    /// Keys of its file that have an effect.
+    pub keys_applied: usize,
+    /// Keys that have none.
+    pub keys_unmatched: usize,
+    /// Microseconds to mount it.
+    pub mount_us: f64,
+}
+
+/// Runs the command and prints its report.
+pub(crate) fn run(
+    args: &SampleArgs,
+    flags: &GlobalArgs,
+    console: &Console,
+) -> Result<Exit, CliError> {
+    let (_, report) = sample(args, flags, console)?;
+    console.result(&report, || report.text())?;
+    Ok(Exit::Done)
+}
+
+/// Samples and writes the files that were asked for; prints nothing but progress.
+///
+/// # Errors
+/// What is wrong with a flag, a file or the device, or a LoRA that does not fit.
+pub fn sample(
+    args: &SampleArgs,
+    flags: &GlobalArgs,
+    console: &Console,
+) -> Result<(Latents, SampleReport), CliError> {
+    let picture = OutputFile::plan(&args.output, "png")?;
+    let latents_path = args.scene.save_latents.as_deref();
+    let latents_place =
+        latents_path.map(|path| OutputFile::plan(path, "safetensors")).transpose()?;
+    let device = device::resolve(flags.device)?;
+    let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
+    let mut model = LoadedModel::load(path, config, &device, flags)?;
+    let scene = Scene::new(&args.scene, &model)?;
+    let loras = mount_all(args, &mut model)?;
+    let bar = progress::steps(console, scene.num_steps());
+    let Sampled { latents, seconds_per_image } = scene.sample(&model.flux.transformer, &bar)?;
+    bar.finish_and_clear();
+    if let Some(place) = latents_place {
+        write_latents(&place, &[("latents", &latents)], metadata(args, &model))?;
+    }
+    write_png(&picture, &row(args, &model, &scene, &latents)?.draw()?)?;
+    let report = SampleReport {
+        version: JSON_VERSION,
+        picture: args.output.clone(),
+        loras,
+        seconds_per_image,
+        residency: Residency::of(&model.flux.base),
+    };
+    Ok((latents, report))
+}
+
+fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLora>, CliError> {
+    let device = device::host().unwrap_or_else(|| model.device.clone());
+    let mut mounted = Vec::new();
+    for (index, lora) in args.loras.iter().enumerate() {
+        if !lora.path.exists() {
+            return Err(loras::missing(&lora.path));
+        }
+        let set = adapter_file::load(&lora.path, &device)?;
+        let name = loras::name(&lora.path);
+        // One file may be given twice; its strengths add up.
+        let adapter = format!("{}: {name}", index + 1);
+        let start = Instant::now();
+        let report: MountReport =
+            mount(&mut model.flux.transformer, &adapter, &set, lora.strength)?;
+        mounted.push(SampleLora {
+            name,
+            strength: lora.strength,
+            keys_applied: report.keys_applied(),
+            keys_unmatched: report.keys_unmatched(),
+            mount_us: start.elapsed().as_secs_f64() * 1e6,
+        });
+    }
+    Ok(mounted)
+}
+
+/// A sheet of one row, with the prompts above the pictures.
+fn row(
+    args: &SampleArgs,
+    model: &LoadedModel,
+    scene: &Scene,
+    latents: &Latents,
+) -> Result<Sheet, CliError> {
+    let columns = pictures(model, scene, vec![String::new()], &[latents])?;
+    let cells = columns.into_iter().flat_map(|column| column.cells);
+    let labelled = scene.prompts.labels.iter().zip(cells);
+    let preview = if model.is_demo() { "" } else { ", latent preview (not decoded)" };
+    let (steps, seed) = (num_steps(&args.scene, model), args.scene.seed);
+    Ok(Sheet {
+        title: format!("{}, {steps} steps, seed {seed}{preview}", model.label),
+        columns: labelled
+            .map(|(label, cell)| SheetColumn { label: label.clone(), cells: vec![cell] })
+            .collect(),
+        rows: vec![String::new()],
+    })
+}
+
+fn metadata(args: &SampleArgs, model: &LoadedModel) -> HashMap<String, String> {
+    let lora = |lora: &crate::lora_arg::LoraArg| {
+        format!("{}:{}", loras::name(&lora.path), lora.strength)
+    };
+    let loras: Vec<_> = args.loras.iter().map(lora).collect();
+    HashMap::from([
+        ("model".into(), model.label.clone()),
+        ("seed".into(), args.scene.seed.to_string()),
+        ("steps".into(), num_steps(&args.scene, model).to_string()),
+        ("loras".into(), loras.join(",")),
+    ])
+}
+
+impl SampleReport {
+    fn text(&self) -> String {
+        let rows: Vec<_> = self.loras.iter().map(SampleLora::row).collect();
+        let header = ["LoRA", "strength", "keys applied / unmatched", "mount µs"];
+        let loras = match rows.is_empty() {
+            true => "no LoRA".into(),
+            false => table::of_numbers(&header, &rows),
+        };
+        format!(
+            "{loras}\n{:.3} s/image\n{}\npicture: {}",
+            self.seconds_per_image,
+            self.residency.describe(),
+            self.picture.display()
+        )
+    }
+}
+
+impl SampleLora {
+    fn row(&self) -> Vec<String> {
+        let keys =
+            format!("{} / {}", self.keys_applied, self.keys_unmatched);
+        vec![self.name.clone(), self.strength.to_string(), keys, format!("{:.0}", self.mount_us)]
+    }
+}

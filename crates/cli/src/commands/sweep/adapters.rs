@@ -1,0 +1,126 @@
+//! The adapters of a sweep: read, named, and tried on before anything is sampled.
+
+use std::{collections::BTreeSet, path::Path};
+
+use overglaze_core::{Error, adapter_file, mount, unmount};
+use overglaze_models::FluxTransformer;
+use overglaze_patches::PatchSet;
+
+use crate::{
+    CliError, args::SweepArgs, demo, device, exit::sentence, loras, loras::Skipped,
+    model_source::LoadedModel,
+};
+
+/// An adapter that fits.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    /// What to call it; no two have the same name.
+    pub(super) name: String,
+    pub(super) set: PatchSet,
+}
+
+/// Adapters in the order of their columns, and what was left out.
+#[derive(Debug, Default)]
+pub(super) struct Adapters {
+    pub(super) fitting: Vec<Adapter>,
+    pub(super) skipped: Vec<Skipped>,
+    /// Of those skipped, how many are adapters that were tried; the first of them and why.
+    pub(super) refused: usize,
+    unreadable: usize,
+    first: Option<String>,
+}
+
+impl Adapters {
+    /// Reads every adapter the flags name and tries it on `model`, which stays as it is.
+    pub(super) fn find(args: &SweepArgs, model: &LoadedModel) -> Result<Self, CliError> {
+        let mut adapters = Self::default();
+        // Patches go to the execution device when they are first used there.
+        let device = device::host().unwrap_or_else(|| model.device.clone());
+        let network = &model.flux.transformer;
+        match &args.loras {
+            Some(path) => adapters.read(&loras::list(path)?, network, &device),
+            None if model.is_demo() => {
+                for (index, name) in demo::LORA_NAMES.into_iter().enumerate() {
+                    adapters.keep(name.into(), demo::lora(index, &device), network);
+                }
+            }
+            None => return Err(CliError::NoLoras),
+        }
+        adapters.check()
+    }
+
+    fn read(
+        &mut self,
+        listing: &loras::Listing,
+        network: &FluxTransformer,
+        device: &burn::tensor::Device,
+    ) {
+        self.skipped.extend(listing.skipped.iter().cloned());
+        let names = names(&listing.adapters);
+        for (path, name) in listing.adapters.iter().zip(names) {
+            let set = adapter_file::load(path, device).map_err(CliError::from);
+            self.keep(name, set, network);
+        }
+    }
+
+    /// Keeps the adapter, or its reason for not being kept.
+    fn keep(&mut self, name: String, set: Result<PatchSet, CliError>, network: &FluxTransformer) {
+        let fitting = match set {
+            Ok(set) => match try_on(&name, &set, network) {
+                Ok(()) => Ok(set),
+                Err(error) => Err(CliError::from(error)),
+            },
+            Err(error) => {
+                self.unreadable += 1;
+                Err(error)
+            }
+        };
+        match fitting {
+            Ok(set) => self.fitting.push(Adapter { name, set }),
+            Err(error) => {
+                let reason = sentence(&error);
+                self.refused += 1;
+                self.first.get_or_insert_with(|| format!("`{name}`: {reason}"));
+                self.skipped.push(Skipped { name, reason });
+            }
+        }
+    }
+
+    /// An error where nothing is left to sweep.
+    fn check(self) -> Result<Self, CliError> {
+        let (count, first) = (self.refused, self.first.clone().unwrap_or_default());
+        match self.fitting.is_empty() {
+            true if self.unreadable == count => Err(CliError::NothingRead { count, first }),
+            true => Err(CliError::NothingFits { count, first }),
+            false => Ok(self),
+        }
+    }
+}
+
+/// Mounts on a clone, which shares the weights and has patches of its own.
+fn try_on(name: &str, set: &PatchSet, network: &FluxTransformer) -> Result<(), Error> {
+    let mut trial = network.clone();
+    mount(&mut trial, name, set, 1.0)?;
+    unmount(&mut trial, name)
+}
+
+/// Names without extension, whole file names where those would be taken.
+fn names(paths: &[std::path::PathBuf]) -> Vec<String> {
+    let mut taken = BTreeSet::from([super::NO_LORA.to_owned()]);
+    paths
+        .iter()
+        .map(|path| {
+            let stem = stem(path);
+            let name = if taken.contains(&stem) { loras::name(path) } else { stem };
+            taken.insert(name.clone());
+            name
+        })
+        .collect()
+}
+
+fn stem(path: &Path) -> String {
+    match path.file_stem() {
+        Some(stem) if path.is_file() => stem.to_string_lossy().into_owned(),
+        _ => loras::name(path),
+    }
+}

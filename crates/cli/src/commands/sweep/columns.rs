@@ -1,0 +1,65 @@
+//! The columns of a sweep: mount, sample, unmount, with the base as it was in between.
+
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use overglaze_core::{MountReport, Traffic, mount, unmount};
+
+use crate::{
+    CliError, Latents,
+    model_source::LoadedModel,
+    sampling::{Sampled, Scene},
+};
+
+use super::{adapters::Adapter, report::LoraReport};
+
+/// A LoRA's results.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// What stands above it.
+    pub label: String,
+    /// Image tokens `[prompts, tokens, channels]`.
+    pub latents: Latents,
+    /// What became of the file's keys.
+    pub mounted: MountReport,
+    /// Its line of the table.
+    pub report: LoraReport,
+}
+
+/// Samples `scene` with `adapter` mounted at `strength`.
+pub(super) fn sample_with(
+    (adapter, strength): (&Adapter, f32),
+    label: String,
+    model: &mut LoadedModel,
+    scene: &Scene,
+    bar: &ProgressBar,
+) -> Result<Column, CliError> {
+    let traffic = std::sync::Arc::clone(&model.flux.base.traffic);
+    let network = &mut model.flux.transformer;
+    let (mounted, mount_us, moved_on) =
+        timed(&traffic, || mount(network, &adapter.name, &adapter.set, strength));
+    let mounted = mounted?;
+    let sampled = scene.sample(network, bar);
+    let (unmounted, unmount_us, moved_off) =
+        timed(&traffic, || unmount(network, &adapter.name));
+    unmounted?;
+    let Sampled { latents, seconds_per_image } = sampled?;
+    let report = LoraReport {
+        name: label.clone(),
+        keys_applied: mounted.keys_applied(),
+        keys_unmatched: mounted.keys_unmatched(),
+        mount_us,
+        unmount_us,
+        seconds_per_image,
+        base_bytes_moved: moved_on + moved_off,
+    };
+    Ok(Column { label, latents, mounted, report })
+}
+
+/// The result of `work`, its microseconds, and the base bytes that were written or moved meanwhile.
+fn timed<T>(traffic: &Traffic, work: impl FnOnce() -> T) -> (T, f64, u64) {
+    let bytes = || traffic.written_bytes() + traffic.moved_bytes();
+    let (before, start) = (bytes(), Instant::now());
+    let result = work();
+    (result, start.elapsed().as_secs_f64() * 1e6, bytes() - before)
+}

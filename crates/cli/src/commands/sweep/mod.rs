@@ -1,0 +1,220 @@
+//! `sweep`: the same prompts and noise with each LoRA of a folder, on one contact sheet.
+//!
+//! The base is hashed and sampled first and last; whatever was mounted in between, both must come out the same.
+
+mod adapters;
+mod columns;
+mod report;
+
+use std::collections::HashMap;
+
+use overglaze_core::fingerprint::{Fingerprint, fingerprint};
+
+use crate::{
+    CliError, Console, Exit, Latents, Residency,
+    args::{GlobalArgs, SweepArgs},
+    device,
+    model_source::LoadedModel,
+    output_file::OutputFile,
+    pictures::pictures,
+    progress,
+    restoration::{BaseState, Restoration},
+    sampling::{Sampled, Scene, num_steps},
+    sheet::{Sheet, write_png},
+    tensor_file::write_latents,
+};
+
+use adapters::{Adapter, Adapters};
+pub use columns::Column;
+pub use report::{LoraReport, SweepReport};
+
+/// Everything a sweep found.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Results without any LoRA.
+    pub base: Latents,
+    /// Results with each LoRA, in order.
+    pub columns: Vec<Column>,
+    /// The contact sheet, before it is drawn.
+    pub sheet: Sheet,
+    /// What became of the base.
+    pub restoration: Restoration,
+    /// What is printed with `--json`.
+    pub report: SweepReport,
+    base_seconds_per_image: f64,
+    fingerprint: Fingerprint,
+}
+
+/// Runs the command and prints its report.
+pub(crate) fn run(
+    args: &SweepArgs,
+    flags: &GlobalArgs,
+    console: &Console,
+) -> Result<Exit, CliError> {
+    let sweep = sweep(args, flags, console)?;
+    let hash = sweep.fingerprint.to_hex();
+    console.result(&sweep.report, || sweep.report.text(sweep.base_seconds_per_image, &hash))?;
+    match sweep.restoration.difference() {
+        None => Ok(Exit::Done),
+        Some(what) => Err(CliError::BaseChanged { what }),
+    }
+}
+
+/// Sweeps and writes the files that were asked for; prints nothing but progress.
+///
+/// # Errors
+/// What is wrong with a flag, a file or the device; [`CliError::NothingFits`] where no LoRA fits.
+pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<Sweep, CliError> {
+    let outputs = Outputs::plan(args)?;
+    let device = device::resolve(flags.device)?;
+    let scene_args = &args.scene;
+    let mut model = LoadedModel::load(
+        scene_args.model.as_deref(),
+        scene_args.config.as_deref(),
+        &device,
+        flags,
+    )?;
+    let scene = Scene::new(scene_args, &model)?;
+    let found = Adapters::find(args, &model)?;
+    let plan = plan(&found.fitting, &strengths(args));
+    let bar = progress::steps(console, scene.num_steps() * (plan.len() as u64 + 2));
+
+    bar.set_message("no LoRA");
+    let before = hash(&model, console)?;
+    let base = scene.sample(&model.flux.transformer, &bar)?;
+    let mut columns = Vec::new();
+    for (adapter, strength, label) in plan {
+        bar.set_message(label.clone());
+        let tried = (adapter, strength);
+        columns.push(columns::sample_with(tried, label, &mut model, &scene, &bar)?);
+    }
+    bar.set_message("no LoRA, again");
+    let again = scene.sample(&model.flux.transformer, &bar)?;
+    let after = hash(&model, console)?;
+    bar.finish_and_clear();
+
+    let restoration = restoration(&base, before, again, after);
+    let sheet = sheet(args, &model, &scene, (&base.latents, &columns))?;
+    outputs.write(args, &model, (&base.latents, &columns), &sheet)?;
+    let residency = Residency::of(&model.flux.base);
+    let lines = columns.iter().map(|column| column.report.clone()).collect();
+    let rest = (residency, found.skipped);
+    Ok(Sweep {
+        report: SweepReport::new(args.output.clone(), lines, restoration, rest),
+        base: base.latents,
+        columns,
+        sheet,
+        restoration,
+        base_seconds_per_image: base.seconds_per_image,
+        fingerprint: before,
+    })
+}
+
+/// Where the results go; looked at before the work starts.
+struct Outputs {
+    sheet: OutputFile,
+    latents: Option<OutputFile>,
+}
+
+impl Outputs {
+    fn plan(args: &SweepArgs) -> Result<Self, CliError> {
+        let latents = args.scene.save_latents.as_deref();
+        Ok(Self {
+            sheet: OutputFile::plan(&args.output, "png")?,
+            latents: latents.map(|path| OutputFile::plan(path, "safetensors")).transpose()?,
+        })
+    }
+
+    fn write(
+        &self,
+        args: &SweepArgs,
+        model: &LoadedModel,
+        (base, columns): (&Latents, &[Column]),
+        sheet: &Sheet,
+    ) -> Result<(), CliError> {
+        if let Some(place) = &self.latents {
+            let mut tensors = vec![(NO_LORA, base)];
+            tensors.extend(columns.iter().map(|column| (column.label.as_str(), &column.latents)));
+            write_latents(place, &tensors, metadata(args, model))?;
+        }
+        write_png(&self.sheet, &sheet.draw()?)
+    }
+}
+
+/// Every adapter at every strength, with the label of its column.
+fn plan<'a>(adapters: &'a [Adapter], strengths: &[f32]) -> Vec<(&'a Adapter, f32, String)> {
+    let label = |adapter: &Adapter, strength: f32| match strengths {
+        [_] if strength == 1.0 => adapter.name.clone(),
+        _ => format!("{} @{strength}", adapter.name),
+    };
+    adapters
+        .iter()
+        .flat_map(|adapter| strengths.iter().map(move |strength| (adapter, *strength)))
+        .map(|(adapter, strength)| (adapter, strength, label(adapter, strength)))
+        .collect()
+}
+
+/// The strengths that were asked for, each once.
+fn strengths(args: &SweepArgs) -> Vec<f32> {
+    let mut strengths: Vec<f32> = Vec::new();
+    for strength in &args.strengths {
+        if !strengths.contains(strength) {
+            strengths.push(*strength);
+        }
+    }
+    strengths
+}
+
+fn hash(model: &LoadedModel, console: &Console) -> Result<Fingerprint, CliError> {
+    let bar = progress::bytes(console, model.flux.base.num_bytes);
+    bar.set_message("hashing the base");
+    let hash = fingerprint(&model.flux.transformer, &mut |read| bar.set_position(read))?;
+    bar.finish_and_clear();
+    Ok(hash)
+}
+
+fn restoration(
+    base: &Sampled,
+    before: Fingerprint,
+    again: Sampled,
+    after: Fingerprint,
+) -> Restoration {
+    let before = BaseState { fingerprint: before, output: base.latents.clone() };
+    let after = BaseState { fingerprint: after, output: again.latents };
+    Restoration::between(&before, &after)
+}
+
+fn sheet(
+    args: &SweepArgs,
+    model: &LoadedModel,
+    scene: &Scene,
+    (base, columns): (&Latents, &[Column]),
+) -> Result<Sheet, CliError> {
+    let mut labels = vec!["no LoRA".to_owned()];
+    labels.extend(columns.iter().map(|column| column.label.clone()));
+    let mut results = vec![base];
+    results.extend(columns.iter().map(|column| &column.latents));
+    let preview = if model.is_demo() { "" } else { ", latent preview (not decoded)" };
+    let title = format!(
+        "{}, {} steps, seed {}{preview}",
+        model.label,
+        num_steps(&args.scene, model),
+        args.scene.seed
+    );
+    let columns = pictures(model, scene, labels, &results)?;
+    Ok(Sheet { title, columns, rows: scene.prompts.labels.clone() })
+}
+
+/// What a file of latents says of how they were made.
+fn metadata(args: &SweepArgs, model: &LoadedModel) -> HashMap<String, String> {
+    let strengths: Vec<_> = strengths(args).iter().map(f32::to_string).collect();
+    HashMap::from([
+        ("model".into(), model.label.clone()),
+        ("seed".into(), args.scene.seed.to_string()),
+        ("steps".into(), num_steps(&args.scene, model).to_string()),
+        ("strengths".into(), strengths.join(",")),
+    ])
+}
+
+/// Name of the first column in a file of latents.
+const NO_LORA: &str = "no_lora";

@@ -1,0 +1,302 @@
+//! What can go wrong on the command line, one sentence each.
+
+use std::{io, path::PathBuf};
+
+use overglaze_models::ModelError;
+use overglaze_stream::StreamError;
+
+use crate::Exit;
+
+/// Errors of this crate. Each message names what was found, what was expected and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CliError {
+    /// A layer or an adapter failed.
+    #[error(transparent)]
+    Core(#[from] overglaze_core::Error),
+    /// A model failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A weight file failed.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// A device that is known is not part of this binary.
+    #[error(
+        "the device `{device}` is not compiled in (this binary has: {compiled}); build it with \
+         `cargo install overglaze-cli --features {feature}`"
+    )]
+    DeviceNotCompiled {
+        /// What was asked for.
+        device: String,
+        /// Devices of this binary.
+        compiled: String,
+        /// Cargo feature that adds it.
+        feature: &'static str,
+    },
+    /// No execution device at all is part of this binary.
+    #[error("no execution device is compiled in; build with one of the features flex, ndarray, cuda or vulkan")]
+    NoDevice,
+    /// The machine has no such device.
+    #[error("no {runtime} device {index} on this machine ({found} found); {remedy}")]
+    DeviceMissing {
+        /// Runtime in words.
+        runtime: &'static str,
+        /// Index asked for.
+        index: usize,
+        /// Devices found.
+        found: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A percentage of a memory whose free size is not known.
+    #[error("{flag} {percent}%: the free memory of {of} cannot be told here; give bytes, such as 6GiB")]
+    FreeMemoryUnknown {
+        /// The flag.
+        flag: &'static str,
+        /// The percentage.
+        percent: f64,
+        /// Which memory.
+        of: &'static str,
+    },
+    /// The thread pool was already there, or could not be made.
+    #[error("the thread pool could not be set to {threads} threads")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// Cause.
+        source: rayon::ThreadPoolBuildError,
+    },
+    /// Ctrl-C could not be caught.
+    #[error("the handler for Ctrl-C could not be installed")]
+    Signal {
+        /// Cause.
+        source: ctrlc::Error,
+    },
+    /// Nothing lies at a path.
+    #[error("`{}` does not exist{hint}; check the path", path.display())]
+    MissingPath {
+        /// The path.
+        path: PathBuf,
+        /// Nearest name, as a clause.
+        hint: String,
+    },
+    /// A file or folder could not be read.
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A folder holds no adapter.
+    #[error(
+        "the folder `{}` holds no adapters: expected .safetensors files or PEFT folders directly \
+         inside it{skipped}",
+        path.display()
+    )]
+    NoAdapters {
+        /// The folder.
+        path: PathBuf,
+        /// What was skipped, as a clause.
+        skipped: String,
+    },
+    /// An output could not be written.
+    #[error("`{}` cannot be written", path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// An output path that cannot be one.
+    #[error("`{}` cannot be written: {why}", path.display())]
+    OutputPath {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        why: &'static str,
+    },
+    /// A picture could not be encoded.
+    #[error("the picture for `{}` could not be encoded as PNG", path.display())]
+    Encode {
+        /// The path.
+        path: PathBuf,
+        /// Cause.
+        source: image::ImageError,
+    },
+    /// A picture would be too large.
+    #[error(
+        "the picture would have {width} x {height} pixels, more than the {limit} this command draws; \
+         use fewer prompts, fewer LoRAs or a smaller --size"
+    )]
+    PictureTooLarge {
+        /// Width.
+        width: u64,
+        /// Height.
+        height: u64,
+        /// Pixels at most.
+        limit: u64,
+    },
+    /// Latents could not be written.
+    #[error("the latents for `{}` could not be encoded", path.display())]
+    EncodeLatents {
+        /// The path.
+        path: PathBuf,
+        /// Cause.
+        source: safetensors::SafeTensorError,
+    },
+    /// A text prompt for a model without text encoders.
+    #[error(
+        "text prompts need text encoders, which are not part of this version; for `{model}` give \
+         --conditioning FILE.safetensors with encoder_hidden_states and pooled_projections"
+    )]
+    NoTextEncoder {
+        /// The model.
+        model: String,
+    },
+    /// A model other than the demo without conditioning.
+    #[error(
+        "`{model}` needs --conditioning FILE.safetensors with encoder_hidden_states [prompts, tokens, \
+         width] and pooled_projections [prompts, width]"
+    )]
+    NoConditioning {
+        /// The model.
+        model: String,
+    },
+    /// A model other than the demo without adapters.
+    #[error("--model needs --loras DIR: the embedded LoRAs fit the embedded demo only")]
+    NoLoras,
+    /// A word the demo does not know.
+    #[error("the demo does not know the prompt word `{word}`{hint}; it knows: {known}")]
+    UnknownWord {
+        /// The word.
+        word: String,
+        /// Nearest word, as a clause.
+        hint: String,
+        /// All words.
+        known: String,
+    },
+    /// A file with prompts holds none.
+    #[error("`{}` holds no prompts; expected one a line", path.display())]
+    NoPrompts {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A setting that this model does not take.
+    #[error("{flag} does not apply to {model}: {why}")]
+    SettingUnused {
+        /// The flag.
+        flag: &'static str,
+        /// The model.
+        model: String,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// A tensor that a file must hold is not there.
+    #[error("`{file}` has no tensor `{tensor}`{hint}; expected {expected}")]
+    TensorMissing {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Nearest name, as a clause.
+        hint: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A tensor of a file has another shape.
+    #[error("`{file}`: tensor `{tensor}` has shape {found:?}, expected {expected}")]
+    TensorShape {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Shape found.
+        found: Vec<usize>,
+        /// Shape expected.
+        expected: String,
+    },
+    /// A tensor of a file has a type that is no float.
+    #[error("`{file}`: tensor `{tensor}` has type {found}, expected F32, F16 or BF16")]
+    TensorType {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Type found.
+        found: String,
+    },
+    /// A tensor of a file holds values nothing can be computed with.
+    #[error("`{file}`: tensor `{tensor}` holds {found}, expected finite numbers")]
+    TensorValue {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Value found.
+        found: f32,
+    },
+    /// A JSON file is not what it must be.
+    #[error("`{}` is not {expected}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What it must be.
+        expected: &'static str,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A key of a list of model keys has no weight's shape.
+    #[error("`{}`: key `{key}` has shape {found:?}, expected one to eight sizes above 0", path.display())]
+    KeyShape {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Shape found.
+        found: Vec<usize>,
+    },
+    /// Not one adapter fits.
+    #[error("none of the {count} LoRAs fits the model; the first, {first}")]
+    NothingFits {
+        /// How many were tried.
+        count: usize,
+        /// The first and why.
+        first: String,
+    },
+    /// Not one adapter could be read.
+    #[error("none of the {count} LoRAs can be read; the first, {first}")]
+    NothingRead {
+        /// How many were tried.
+        count: usize,
+        /// The first and why.
+        first: String,
+    },
+    /// The base is not what it was.
+    #[error(
+        "the base is not restored: {what} differs from before the first mount; this is a bug, please \
+         report it with the table above"
+    )]
+    BaseChanged {
+        /// What differs.
+        what: &'static str,
+    },
+}
+
+impl CliError {
+    /// How a run ends that ends with this error.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Core(overglaze_core::Error::NothingApplied { .. }) | Self::NothingFits { .. } => {
+                Exit::DoesNotFit
+            }
+            Self::NoTextEncoder { .. }
+            | Self::NoConditioning { .. }
+            | Self::NoLoras
+            | Self::UnknownWord { .. }
+            | Self::SettingUnused { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! From arguments to an exit code: 0 done, 1 failed, 2 usage, 3 the adapter does not fit the model.
+
+use std::{error::Error, ffi::OsString, io::Write, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{CliError, args::Cli, commands, interrupt};
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// What was asked for is done.
+    Done,
+    /// It failed.
+    Failed,
+    /// It was asked for in a way that makes no sense.
+    Usage,
+    /// An adapter does not fit the model.
+    DoesNotFit,
+}
+
+impl Exit {
+    /// The process's exit code.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::DoesNotFit => 3,
+        }
+    }
+}
+
+/// Runs the command of the process's arguments; the whole of a binary's `main`.
+#[must_use]
+pub fn main() -> ExitCode {
+    if let Err(error) = interrupt::install() {
+        complain(&error);
+        return Exit::Failed.code().into();
+    }
+    run(std::env::args_os()).code().into()
+}
+
+/// Runs one command line (the program's name first), printing what it has to say.
+pub fn run<I, A>(arguments: I) -> Exit
+where
+    I: IntoIterator<Item = A>,
+    A: Into<OsString> + Clone,
+{
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    match commands::dispatch(&cli) {
+        Ok(exit) => exit,
+        Err(error) => {
+            complain(&error);
+            error.exit()
+        }
+    }
+}
+
+/// Prints clap's text: help and version are no failure.
+fn refuse(error: &clap::Error) -> Exit {
+    // Nobody is left to tell where even this cannot be printed.
+    drop(error.print());
+    if error.use_stderr() { Exit::Usage } else { Exit::Done }
+}
+
+fn complain(error: &CliError) {
+    drop(writeln!(std::io::stderr(), "error: {}", sentence(error)));
+}
+
+/// The message and those of its causes that it does not quote already.
+pub(crate) fn sentence(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}

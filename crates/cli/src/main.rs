@@ -1,0 +1,2 @@
+//! The `overglaze` binary.
+fn main() -> std::process::ExitCode { overglaze_cli::main() }

@@ -1,0 +1,109 @@
+//! The model a command runs: the embedded demo, or a checkpoint on disk.
+
+use std::{fs, path::Path, sync::Arc};
+
+use burn::tensor::Device;
+use overglaze_core::LoaderConfig;
+use overglaze_models::{
+    FluxConfigFile, FluxModel, SchedulerConfig, WordEmbedding, config_beside,
+    flux::FluxLoadOptions, scheduler_beside,
+};
+use overglaze_quant::kernels::is_host;
+use overglaze_stream::WeightSource;
+
+use crate::{CliError, args::GlobalArgs, demo, loras, tensor_file};
+
+/// A model that is ready to run.
+#[derive(Debug)]
+pub struct LoadedModel {
+    /// The network and its weights.
+    pub flux: FluxModel,
+    /// What to call it.
+    pub label: String,
+    /// The demo's words; other models have text encoders elsewhere.
+    pub words: Option<WordEmbedding>,
+    /// The scheduler's configuration beside it.
+    pub scheduler: Option<SchedulerConfig>,
+    /// Where it runs.
+    pub device: Device,
+}
+
+/// Where a model's tensors and documents come from.
+#[derive(Clone, Debug)]
+pub struct ModelFiles {
+    /// The weights.
+    pub source: Arc<dyn WeightSource>,
+    /// Its config.json.
+    pub config: Option<FluxConfigFile>,
+}
+
+impl LoadedModel {
+    /// Loads the model at `path`, or the demo, on `device` under the budgets of `flags`.
+    ///
+    /// # Errors
+    /// What is wrong with the files, or a budget that cannot hold the model's largest layer.
+    pub fn load(
+        path: Option<&Path>,
+        config: Option<&Path>,
+        device: &Device,
+        flags: &GlobalArgs,
+    ) -> Result<Self, CliError> {
+        let files = ModelFiles::find(path, config)?;
+        let loader = loader_config(device, flags)?;
+        let options = FluxLoadOptions { config: files.config, loader };
+        Ok(Self {
+            flux: FluxModel::load(files.source, options)?,
+            label: path.map_or_else(|| demo::NAME.into(), loras::name),
+            words: if path.is_none() { Some(demo::words()?) } else { None },
+            scheduler: path.map_or(Ok(None), scheduler_beside)?,
+            device: device.clone(),
+        })
+    }
+
+    /// Whether it is the embedded demo.
+    #[must_use]
+    pub fn is_demo(&self) -> bool {
+        self.words.is_some()
+    }
+}
+
+impl ModelFiles {
+    /// Opens the checkpoint at `path` with the given or neighbouring config.json, or the demo.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    pub fn find(path: Option<&Path>, config: Option<&Path>) -> Result<Self, CliError> {
+        let Some(path) = path else {
+            return Ok(Self { source: demo::weights()?, config: Some(demo::config()?) });
+        };
+        let source = tensor_file::open(path)?;
+        let config = match config {
+            Some(config) => Some(FluxConfigFile::from_json(&read(config)?)?),
+            None => config_beside(path)?,
+        };
+        Ok(Self { source, config })
+    }
+}
+
+/// On the CPU, weights are in host memory, so the smaller budget holds; a card has a memory of its own.
+fn loader_config(device: &Device, flags: &GlobalArgs) -> Result<LoaderConfig, CliError> {
+    let budget_bytes = if is_host(device) {
+        let of_host = |flag, budget: crate::Budget| budget.of_host(flag);
+        let device = flags.device_budget.map(|budget| of_host("--device-budget", budget));
+        let host = flags.host_budget.map(|budget| of_host("--host-budget", budget));
+        [device.transpose()?, host.transpose()?].into_iter().flatten().min()
+    } else {
+        flags.device_budget.map(|budget| budget.of_device("--device-budget")).transpose()?
+    };
+    Ok(match budget_bytes {
+        Some(bytes) => LoaderConfig::streamed(device.clone(), bytes),
+        None => LoaderConfig::resident(device.clone()),
+    })
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    if !path.exists() {
+        return Err(loras::missing(path));
+    }
+    fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })
+}

@@ -1,0 +1,47 @@
+//! From image tokens to pictures: decoded for the demo, a preview for other models.
+
+use burn::tensor::{Device, Tensor};
+use image::RgbImage;
+use overglaze_models::{ModelError, pixels};
+
+use crate::{
+    CliError, Latents,
+    model_source::LoadedModel,
+    preview::previews,
+    sampling::Scene,
+    sheet::{SheetColumn, grey_picture},
+};
+
+/// One sheet column for each of `results`, under these labels.
+pub(crate) fn pictures(
+    model: &LoadedModel,
+    scene: &Scene,
+    labels: Vec<String>,
+    results: &[&Latents],
+) -> Result<Vec<SheetColumn>, CliError> {
+    let cells = match model.is_demo() {
+        true => results
+            .iter()
+            .map(|latents| decoded(latents, &model.device))
+            .collect::<Result<_, _>>()?,
+        false => previews(results, scene.grid),
+    };
+    Ok(labels.into_iter().zip(cells).map(|(label, cells)| SheetColumn { label, cells }).collect())
+}
+
+/// The demo's pictures, one a prompt: 28 x 28 grey pixels.
+///
+/// # Errors
+/// [`CliError::Model`] for tokens that are not the demo's.
+pub fn decoded(latents: &Latents, device: &Device) -> Result<Vec<RgbImage>, CliError> {
+    let [prompts, ..] = latents.shape();
+    let images: Tensor<3> = pixels::decode(latents.rows(0..prompts, device))?;
+    let values = images
+        .try_into_vec_as::<f32>()
+        .map_err(|source| ModelError::Readback { what: "the pictures", source })?;
+    let side = u32::try_from(pixels::SIDE).expect("the demo's pictures are small");
+    Ok(values
+        .chunks_exact(pixels::SIDE * pixels::SIDE)
+        .map(|picture| grey_picture(picture, [side, side]))
+        .collect())
+}

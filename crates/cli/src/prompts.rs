@@ -1,0 +1,94 @@
+//! Prompts: words of the demo, or what text encoders said, read from a file.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use overglaze_models::{Conditioning, WordEmbedding};
+use overglaze_stream::WeightSource;
+
+use crate::{CliError, args::SceneArgs, loras, model_source, model_source::LoadedModel, tensor_file};
+
+/// Prompts with their conditioning.
+#[derive(Clone, Debug)]
+pub struct Prompts {
+    /// What to call each of them.
+    pub labels: Vec<String>,
+    /// One row a prompt.
+    pub conditioning: Conditioning,
+}
+
+impl Prompts {
+    /// The prompts that the flags ask for; all words of the demo where they ask for none.
+    ///
+    /// # Errors
+    /// [`CliError::UnknownWord`], [`CliError::NoTextEncoder`], [`CliError::NoConditioning`], or what is wrong
+    /// with the file.
+    pub fn of(args: &SceneArgs, model: &LoadedModel) -> Result<Self, CliError> {
+        if let Some(path) = &args.conditioning {
+            return Self::read(path, &model.device);
+        }
+        let given = match &args.prompts_file {
+            Some(path) => Some(lines(path)?),
+            None => (!args.prompts.is_empty()).then(|| args.prompts.clone()),
+        };
+        match (&model.words, given) {
+            (Some(words), given) => {
+                Self::of_words(words, given.unwrap_or_else(|| words.words().to_vec()), &model.device)
+            }
+            (None, Some(_)) => Err(CliError::NoTextEncoder { model: model.label.clone() }),
+            (None, None) => Err(CliError::NoConditioning { model: model.label.clone() }),
+        }
+    }
+
+    fn of_words(
+        words: &WordEmbedding,
+        labels: Vec<String>,
+        device: &Device,
+    ) -> Result<Self, CliError> {
+        for label in &labels {
+            check_word(words, label)?;
+        }
+        let conditioning = words.conditioning(&labels, device)?;
+        Ok(Self { labels, conditioning })
+    }
+
+    fn read(path: &Path, device: &Device) -> Result<Self, CliError> {
+        let source = tensor_file::open(path)?;
+        let conditioning = Conditioning::read(&*source, device)?;
+        let labels = labels(&*source, conditioning.num_prompts());
+        Ok(Self { labels, conditioning })
+    }
+}
+
+/// Names in the metadata entry `prompts` (a JSON list), else numbers.
+fn labels(source: &dyn WeightSource, num_prompts: usize) -> Vec<String> {
+    let written = source.metadata().get("prompts");
+    let written = written.and_then(|json| serde_json::from_str::<Vec<String>>(json).ok());
+    match written.filter(|written| written.len() == num_prompts) {
+        Some(written) => written,
+        None => (1..=num_prompts).map(|number| format!("prompt {number}")).collect(),
+    }
+}
+
+fn check_word(words: &WordEmbedding, label: &str) -> Result<(), CliError> {
+    let word = label.trim().to_lowercase();
+    if words.words().iter().any(|known| known.to_lowercase() == word) {
+        return Ok(());
+    }
+    Err(CliError::UnknownWord {
+        word: label.into(),
+        hint: loras::nearest(&word, words.words().iter().map(String::as_str)),
+        known: words.words().join(", "),
+    })
+}
+
+fn lines(path: &Path) -> Result<Vec<String>, CliError> {
+    let text = model_source::read(path)?;
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect();
+    match lines.is_empty() {
+        true => Err(CliError::NoPrompts { path: path.to_owned() }),
+        false => Ok(lines),
+    }
+}

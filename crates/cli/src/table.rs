@@ -1,0 +1,25 @@
+//! Tables of text, as all commands print them.
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+
+/// A table whose first column is text and whose others are numbers.
+pub(crate) fn of_numbers(header: &[&str], rows: &[Vec<String>]) -> String {
+    drawn(header, rows, CellAlignment::Right)
+}
+
+/// A table of text.
+pub(crate) fn of_text(header: &[&str], rows: &[Vec<String>]) -> String {
+    drawn(header, rows, CellAlignment::Left)
+}
+
+fn drawn(header: &[&str], rows: &[Vec<String>], alignment: CellAlignment) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row.iter().map(Cell::new).collect::<Vec<_>>());
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(alignment);
+    }
+    table.to_string()
+}

@@ -1,0 +1,45 @@
+//! Hashes of a base's stored bytes, to show that nothing has rewritten them.
+
+use crate::{Error, LayerTree};
+
+/// A BLAKE3 hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(blake3::Hash);
+
+impl Fingerprint {
+    /// The hash of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(blake3::hash(bytes))
+    }
+
+    /// The hash in hexadecimal.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        self.0.to_hex().to_string()
+    }
+}
+
+/// Hashes the stored bytes of every layer of `tree` under its path, telling `progress` the bytes read
+/// so far. Streamed weights are streamed through.
+///
+/// # Errors
+/// [`Error::Stream`] when a weight cannot be loaded.
+pub fn fingerprint(
+    tree: &impl LayerTree,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Fingerprint, Error> {
+    let (mut hasher, mut result, mut read) = (blake3::Hasher::new(), Ok(()), 0);
+    tree.visit_layers(&mut |path, layer| {
+        if result.is_err() {
+            return;
+        }
+        hasher.update(path.as_bytes());
+        result = layer.visit_base_bytes(&mut |bytes| {
+            hasher.update_rayon(bytes);
+            read += bytes.len() as u64;
+            progress(read);
+        });
+    });
+    result.map(|()| Fingerprint(hasher.finalize()))
+}

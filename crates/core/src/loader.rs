@@ -1,0 +1,278 @@
+//! Building layers over a weight source: nothing is allocated for a parameter before it is wanted.
+//!
+//! Without a budget on a host device the layers read the mapped file in place. Under a budget, or on a
+//! device with memory of its own, they lease their weights from one streamer.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::{Device, Tensor};
+use overglaze_quant::{format_by_tag, kernels::is_host};
+use overglaze_stream::{Streamer, StreamerConfig, TensorEntry, WeightSource};
+
+use crate::{
+    Error, FrozenWeight, LayerSpec, PatchedLinear, PatchedRmsNorm, Traffic,
+    frozen::{StreamedWeight, TensorSpec},
+};
+
+/// Where layers run and how many bytes their weights may take there.
+#[derive(Clone, Debug)]
+pub struct LoaderConfig {
+    /// Execution device.
+    pub device: Device,
+    /// Bytes of weights in place at once; `None` keeps all of them in place.
+    pub budget_bytes: Option<u64>,
+    /// Layers loaded ahead of the one that computes, at most.
+    pub lookahead: usize,
+    /// Overwrites freed slots with garbage, to prove that nothing reads them any more.
+    pub poison_released: bool,
+}
+
+impl LoaderConfig {
+    /// Everything in place on `device`.
+    #[must_use]
+    pub fn resident(device: Device) -> Self {
+        Self {
+            device,
+            budget_bytes: None,
+            lookahead: 4,
+            poison_released: false,
+        }
+    }
+
+    /// Weights streamed through at most `budget_bytes` on `device`.
+    #[must_use]
+    pub fn streamed(device: Device, budget_bytes: u64) -> Self {
+        Self {
+            budget_bytes: Some(budget_bytes),
+            ..Self::resident(device)
+        }
+    }
+}
+
+/// Builds the layers of one model, in the order they run.
+#[derive(Debug)]
+pub struct LayerLoader {
+    source: Arc<dyn WeightSource>,
+    config: LoaderConfig,
+    traffic: Arc<Traffic>,
+    specs: Vec<LayerSpec>,
+    streamer: Arc<OnceLock<Arc<Streamer<LayerSpec>>>>,
+    num_bytes: u64,
+}
+
+/// What a loaded model keeps beside its layers.
+#[derive(Clone, Debug)]
+pub struct BaseWeights {
+    /// Where the weights come from.
+    pub source: Arc<dyn WeightSource>,
+    /// The streamer, when weights are streamed.
+    pub streamer: Option<Arc<Streamer<LayerSpec>>>,
+    /// Counters of base bytes written and moved.
+    pub traffic: Arc<Traffic>,
+    /// Bytes of all weights and biases as stored.
+    pub num_bytes: u64,
+}
+
+impl LayerLoader {
+    /// A loader over `source`.
+    #[must_use]
+    pub fn new(source: Arc<dyn WeightSource>, config: LoaderConfig) -> Self {
+        Self {
+            source,
+            config,
+            traffic: Arc::default(),
+            specs: Vec::new(),
+            streamer: Arc::default(),
+            num_bytes: 0,
+        }
+    }
+
+    /// The source.
+    #[must_use]
+    pub fn source(&self) -> &Arc<dyn WeightSource> {
+        &self.source
+    }
+
+    /// Execution device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.config.device
+    }
+
+    /// Counters the layers share.
+    #[must_use]
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// The linear layer over `<path>.weight` `[d_output, d_input]` and, when the source has it,
+    /// `<path>.bias` `[d_output]`. Layers run in the order of these calls.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`] or [`Error::Stream`].
+    pub fn linear(&mut self, path: &str) -> Result<PatchedLinear, Error> {
+        let weight = self.matrix(&format!("{path}.weight"))?;
+        let bias_name = format!("{path}.bias");
+        let bias = match self.source.entries().contains_key(&bias_name) {
+            true => Some(self.row(&bias_name, Some(weight.shape[0]))?),
+            false => None,
+        };
+        let device = self.config.device.clone();
+        let spec = LayerSpec {
+            path: path.into(),
+            weight,
+            bias,
+            device: device.clone(),
+        };
+        let has_bias = spec.bias.is_some();
+        let frozen = self.freeze(spec)?;
+        Ok(PatchedLinear::from_frozen(
+            frozen,
+            has_bias,
+            device,
+            Arc::clone(&self.traffic),
+        ))
+    }
+
+    /// The RMS norm over the scale `tensor` `[d_model]`; scales are small and always in place.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub fn rms_norm(&mut self, tensor: &str, epsilon: f64) -> Result<PatchedRmsNorm, Error> {
+        let gamma = self.vector(tensor)?;
+        Ok(PatchedRmsNorm::from_gamma(
+            gamma,
+            epsilon,
+            Arc::clone(&self.traffic),
+        ))
+    }
+
+    /// The tensor `tensor` `[n]` in f32 on the execution device.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`] or [`Error::Stream`].
+    pub fn vector(&mut self, tensor: &str) -> Result<Tensor<1>, Error> {
+        let spec = self.row(tensor, None)?;
+        self.num_bytes += spec.num_bytes as u64;
+        spec.vector(self.source.read(tensor)?, &self.config.device)
+    }
+
+    /// Starts streaming, where there is any; call it once every layer is built.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] when one layer alone is larger than the budget.
+    pub fn finish(self) -> Result<BaseWeights, Error> {
+        let streamer = if self.specs.is_empty() {
+            None
+        } else {
+            Some(self.start()?)
+        };
+        Ok(BaseWeights {
+            source: self.source,
+            streamer,
+            traffic: self.traffic,
+            num_bytes: self.num_bytes,
+        })
+    }
+
+    fn freeze(&mut self, spec: LayerSpec) -> Result<FrozenWeight, Error> {
+        self.num_bytes += spec.weight.num_bytes as u64;
+        self.num_bytes += spec.bias.as_ref().map_or(0, |bias| bias.num_bytes as u64);
+        if self.config.budget_bytes.is_none() && is_host(&self.config.device) {
+            let weight = self.source.read(&spec.weight.name)?;
+            let bias = spec
+                .bias
+                .as_ref()
+                .map(|bias| self.source.read(&bias.name))
+                .transpose()?;
+            return Ok(FrozenWeight::Resident(Arc::new(spec.build(weight, bias)?)));
+        }
+        let (index, shape) = (self.specs.len(), spec.weight.shape);
+        self.specs.push(spec);
+        let streamer = Arc::clone(&self.streamer);
+        Ok(FrozenWeight::Streamed(StreamedWeight {
+            streamer,
+            index,
+            shape,
+        }))
+    }
+
+    fn start(&self) -> Result<Arc<Streamer<LayerSpec>>, Error> {
+        let config = StreamerConfig {
+            budget_bytes: self.config.budget_bytes.unwrap_or(u64::MAX),
+            lookahead: self.config.lookahead,
+            poison_released: self.config.poison_released,
+        };
+        let streamer = Streamer::new(Arc::clone(&self.source), self.specs.clone(), config)?;
+        Ok(Arc::clone(self.streamer.get_or_init(|| streamer)))
+    }
+
+    fn matrix(&self, name: &str) -> Result<TensorSpec, Error> {
+        let entry = self.entry(name)?;
+        let &[d_output, d_input] = entry.shape.as_slice() else {
+            return Err(self.wrong_shape(name, entry, "a matrix [d_output, d_input]".into()));
+        };
+        self.spec(name, entry, [d_output, d_input])
+    }
+
+    fn row(&self, name: &str, length: Option<usize>) -> Result<TensorSpec, Error> {
+        let entry = self.entry(name)?;
+        let &[found] = entry.shape.as_slice() else {
+            return Err(self.wrong_shape(name, entry, "a vector".into()));
+        };
+        if let Some(length) = length.filter(|length| *length != found) {
+            return Err(self.wrong_shape(name, entry, format!("[{length}]")));
+        }
+        self.spec(name, entry, [1, found])
+    }
+
+    fn spec(
+        &self,
+        name: &str,
+        entry: &TensorEntry,
+        shape: [usize; 2],
+    ) -> Result<TensorSpec, Error> {
+        let format = format_by_tag(&entry.tag).map_err(|source| Error::Quant {
+            tensor: name.into(),
+            source,
+        })?;
+        let num_bytes = usize::try_from(entry.num_bytes)
+            .map_err(|_| self.wrong_shape(name, entry, "a size this machine can address".into()))?;
+        Ok(TensorSpec {
+            name: name.into(),
+            format,
+            shape,
+            num_bytes,
+        })
+    }
+
+    fn entry(&self, name: &str) -> Result<&TensorEntry, Error> {
+        self.source
+            .entries()
+            .get(name)
+            .ok_or_else(|| Error::MissingTensor {
+                file: self.source.label(),
+                tensor: name.into(),
+                hint: self.nearest(name),
+            })
+    }
+
+    fn nearest(&self, name: &str) -> String {
+        let best = self.source.entries().keys().max_by(|a, b| {
+            let score = |known: &str| strsim::normalized_levenshtein(name, known);
+            score(a).total_cmp(&score(b))
+        });
+        best.map_or_else(String::new, |best| {
+            format!("; the nearest name in it is `{best}`")
+        })
+    }
+
+    fn wrong_shape(&self, name: &str, entry: &TensorEntry, expected: String) -> Error {
+        Error::WrongShape {
+            file: self.source.label(),
+            tensor: name.into(),
+            found: entry.shape.clone(),
+            expected,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The model's own layer names, their aliases, and the lookup of a file's target name among them.
+//!
+//! An alias may stand for some rows of a layer (`to_q` of a fused `qkv`), for rows of several layers
+//! (`qkv` of a split model) or for the rows of one layer in another order. Underscore names cannot be
+//! undone by rule, so both spellings are looked up exactly.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use overglaze_patches::TargetName;
+
+use crate::Error;
+
+/// Where some rows of an aliased weight are in the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Path of the layer.
+    pub layer: String,
+    /// Output rows of the layer.
+    pub layer_rows: Range<usize>,
+    /// The same rows of the aliased weight.
+    pub target_rows: Range<usize>,
+}
+
+/// Layer names and aliases of one model.
+#[derive(Clone, Debug, Default)]
+pub struct NameTable {
+    pieces: BTreeMap<String, Vec<Piece>>,
+    flattened: BTreeMap<String, String>,
+}
+
+impl NameTable {
+    /// Adds a layer with `d_output` output rows under its own path.
+    ///
+    /// # Errors
+    /// [`Error::AmbiguousName`].
+    pub fn add_layer(&mut self, path: &str, d_output: usize) -> Result<(), Error> {
+        let whole = Piece {
+            layer: path.into(),
+            layer_rows: 0..d_output,
+            target_rows: 0..d_output,
+        };
+        self.add_alias(path, vec![whole])
+    }
+
+    /// Adds another name for rows of one or several layers.
+    ///
+    /// # Errors
+    /// [`Error::AmbiguousName`] when another name has the same underscore spelling.
+    pub fn add_alias(&mut self, alias: &str, pieces: Vec<Piece>) -> Result<(), Error> {
+        let flattened = alias.replace('.', "_");
+        if let Some(first) = self
+            .flattened
+            .get(&flattened)
+            .filter(|first| *first != alias)
+        {
+            return Err(Error::AmbiguousName {
+                first: first.clone(),
+                second: alias.into(),
+                flattened,
+            });
+        }
+        self.flattened.insert(flattened, alias.into());
+        self.pieces.insert(alias.into(), pieces);
+        Ok(())
+    }
+
+    /// Where the target is in the model; `None` when the model has no such layer.
+    #[must_use]
+    pub fn resolve(&self, target: &TargetName) -> Option<&[Piece]> {
+        let name = match target {
+            TargetName::Dotted(name) => name,
+            TargetName::Flattened(name) => self.flattened.get(name)?,
+        };
+        self.pieces.get(name).map(Vec::as_slice)
+    }
+
+    /// Up to three names nearest to the target's, for messages.
+    #[must_use]
+    pub fn nearest(&self, target: &TargetName) -> Vec<String> {
+        let (name, names): (_, Vec<&String>) = match target {
+            TargetName::Dotted(name) => (name, self.pieces.keys().collect()),
+            TargetName::Flattened(name) => (name, self.flattened.keys().collect()),
+        };
+        let mut scored: Vec<_> = names
+            .into_iter()
+            .map(|known| (strsim::normalized_levenshtein(name, known), known))
+            .filter(|(score, _)| *score > 0.6)
+            .collect();
+        scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        scored
+            .into_iter()
+            .take(3)
+            .map(|(_, known)| known.clone())
+            .collect()
+    }
+
+    /// Every name and alias, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.keys().map(String::as_str)
+    }
+}

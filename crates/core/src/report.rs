@@ -1,0 +1,120 @@
+//! What became of every key of an adapter file.
+
+use overglaze_patches::TargetName;
+
+/// What became of the keys of one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyOutcome {
+    /// Laid over these layers.
+    Applied {
+        /// Paths of the layers.
+        layers: Vec<String>,
+    },
+    /// The model has no such layer.
+    Unmatched {
+        /// Nearest names the model has.
+        nearest: Vec<String>,
+    },
+    /// The layer has another shape.
+    ShapeMismatch {
+        /// What was found and what was expected.
+        why: String,
+    },
+    /// The patch could not be built, or no kind accepts its keys.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// No dialect understands the key.
+    Unread,
+}
+
+/// One target of an adapter file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyReport {
+    /// Target as the file spells it.
+    pub target: String,
+    /// Keys of the file.
+    pub keys: Vec<String>,
+    /// What became of them.
+    pub outcome: KeyOutcome,
+}
+
+/// What a mount did, key by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountReport {
+    /// Every target of the file; every key is in exactly one of them.
+    pub targets: Vec<KeyReport>,
+}
+
+impl MountReport {
+    /// Keys whose patch is in place.
+    #[must_use]
+    pub fn keys_applied(&self) -> usize {
+        self.count(|outcome| matches!(outcome, KeyOutcome::Applied { .. }))
+    }
+
+    /// Keys that had no effect, for whatever reason.
+    #[must_use]
+    pub fn keys_unmatched(&self) -> usize {
+        self.count(|outcome| !matches!(outcome, KeyOutcome::Applied { .. }))
+    }
+
+    /// The first target that was not applied and why, as a clause.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<String> {
+        let report = self
+            .targets
+            .iter()
+            .find(|target| !matches!(target.outcome, KeyOutcome::Applied { .. }))?;
+        Some(format!("`{}`: {}", report.target, report.outcome.reason()))
+    }
+
+    fn count(&self, wanted: impl Fn(&KeyOutcome) -> bool) -> usize {
+        self.targets
+            .iter()
+            .filter(|target| wanted(&target.outcome))
+            .map(|target| target.keys.len())
+            .sum()
+    }
+}
+
+impl KeyOutcome {
+    /// Short name, for tables and JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Applied { .. } => "applied",
+            Self::Unmatched { .. } => "unmatched",
+            Self::ShapeMismatch { .. } => "shape mismatch",
+            Self::Refused { .. } => "refused",
+            Self::Unread => "unread",
+        }
+    }
+
+    /// The outcome in words.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Applied { layers } => format!("applied to {}", layers.join(", ")),
+            Self::Unmatched { nearest } if nearest.is_empty() => {
+                "the model has no layer of this name".into()
+            }
+            Self::Unmatched { nearest } => {
+                format!(
+                    "the model has no layer of this name; nearest: {}",
+                    nearest.join(", ")
+                )
+            }
+            Self::ShapeMismatch { why } | Self::Refused { why } => why.clone(),
+            Self::Unread => "no dialect understands this key".into(),
+        }
+    }
+}
+
+/// A target name as the file spells it.
+pub(crate) fn spelled(target: &TargetName) -> &str {
+    match target {
+        TargetName::Dotted(name) | TargetName::Flattened(name) => name,
+    }
+}

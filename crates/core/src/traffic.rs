@@ -1,0 +1,41 @@
+//! Counters of base bytes written and moved, kept where the writes and the moves happen.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What has happened to the base weights of a model since it was loaded.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    written_bytes: AtomicU64,
+    moved_bytes: AtomicU64,
+    num_moves: AtomicU64,
+}
+
+impl Traffic {
+    /// Bytes of weights written in place of base weights (by a merge or a restore).
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of base weights copied to another device for a forward pass.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How often a base tensor was copied to another device.
+    #[must_use]
+    pub fn num_moves(&self) -> u64 {
+        self.num_moves.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_write(&self, bytes: usize) {
+        self.written_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_move(&self, bytes: usize) {
+        self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.num_moves.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,89 @@
+//! A base weight `[d_output, d_input]` that is in place: dense on a device, or packed in host memory.
+
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+use overglaze_quant::{QuantizedTensor, kernels::is_host};
+
+use crate::{Traffic, dense};
+
+/// A weight matrix that can be multiplied with now.
+#[derive(Clone, Debug)]
+pub enum Weight {
+    /// Dense values `[d_output, d_input]` on some device.
+    Dense(Tensor<2>),
+    /// Packed bytes in host memory, logical shape `[d_output, d_input]`.
+    Packed(QuantizedTensor),
+}
+
+impl Weight {
+    /// Logical shape `[d_output, d_input]`.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 2] {
+        match self {
+            Self::Dense(weight) => weight.dims(),
+            Self::Packed(weight) => weight.shape(),
+        }
+    }
+
+    /// Bytes of the stored form.
+    #[must_use]
+    pub fn num_bytes(&self) -> usize {
+        match self {
+            Self::Dense(weight) => weight.shape().num_elements() * weight.dtype().size(),
+            Self::Packed(weight) => weight.num_bytes(),
+        }
+    }
+
+    /// Whether a product with an input on `device` needs the weight copied first.
+    #[must_use]
+    pub fn needs_move(&self, device: &Device) -> bool {
+        match self {
+            Self::Dense(weight) => weight.device() != *device,
+            Self::Packed(_) => !is_host(device),
+        }
+    }
+
+    /// Whether the stored dtype differs from `dtype`; packed weights are decoded inside the product
+    /// and never need a cast.
+    #[must_use]
+    pub fn needs_cast(&self, dtype: DType) -> bool {
+        matches!(self, Self::Dense(weight) if weight.dtype() != dtype)
+    }
+
+    /// The dtype the dense values are kept in on `device`: the stored one where it is a float dtype the
+    /// device has, else f32.
+    #[must_use]
+    pub fn dense_dtype(&self, device: &Device) -> DType {
+        let stored = match self {
+            Self::Dense(weight) => Some(weight.dtype()),
+            Self::Packed(_) => None,
+        };
+        stored
+            .filter(|dtype| device.supports_dtype(*dtype))
+            .unwrap_or(DType::F32)
+    }
+
+    /// `input · Wᵀ`: `[rows, d_input] -> [rows, d_output]`, on the input's device and in its dtype.
+    pub(crate) fn linear(&self, input: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
+        match self {
+            Self::Packed(weight) => {
+                if self.needs_move(&input.device()) {
+                    traffic.count_move(weight.num_bytes());
+                }
+                weight.linear(input)
+            }
+            Self::Dense(weight) => {
+                let weight = dense::aligned(weight.clone(), &input.device(), traffic);
+                dense::product(input, weight.transpose())
+            }
+        }
+    }
+
+    /// The values `[d_output, d_input]` in `dtype` on `device`: a copy unless they are already so.
+    #[must_use]
+    pub fn to_dense(&self, device: &Device, dtype: FloatDType) -> Tensor<2> {
+        match self {
+            Self::Dense(weight) => dense::cast(dense::moved(weight.clone(), device), dtype.into()),
+            Self::Packed(weight) => weight.to_dense(device, dtype),
+        }
+    }
+}

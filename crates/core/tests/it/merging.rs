@@ -1,0 +1,169 @@
+//! Baking adapters into resident layers, and restoring the base bit for bit.
+
+use burn::tensor::{DType, Tensor};
+use overglaze_core::{
+    LayerTree, LoaderConfig, PatchedLayer, PatchedLinear, Weight, merge, mount, mounted, restore,
+    swap,
+};
+use overglaze_patches::PatchSet;
+
+use crate::{
+    numbers::{assert_close, bits, flex, message, packed, plain, tensor},
+    test_patch::TestPatch,
+    toy::{Toy, lora_adapter, patch_set, resident, source},
+};
+
+const SHAPE: [usize; 2] = [6, 32];
+
+fn dense(dtype: DType) -> PatchedLinear {
+    let weight = Weight::Dense(tensor(SHAPE, 1, &flex(), dtype));
+    let bias = tensor([SHAPE[0]], 2, &flex(), dtype);
+    PatchedLinear::from_weights(weight, Some(bias), flex())
+}
+
+fn over(format: &str) -> PatchedLinear {
+    PatchedLinear::from_weights(packed(format, SHAPE, 1), None, flex())
+}
+
+/// A layer, bytes of a merged weight and bias beside it, and how far merged and mounted may differ.
+fn bases() -> Vec<(&'static str, PatchedLinear, u64, f32)> {
+    let (weight, bias) = (6 * 32, 6);
+    // f32: sums of 32 products in two orders. bf16: every merged weight of up to 4 is rounded by up to
+    // 2⁻⁷, and 32 of them are summed.
+    vec![
+        ("dense f32", dense(DType::F32), 4 * (weight + bias), 2e-5),
+        ("dense bf16", dense(DType::BF16), 2 * (weight + bias), 0.1),
+        ("packed f32", over("f32"), 4 * (weight + bias), 2e-5),
+        ("packed q8_0", over("q8_0"), 4 * (weight + bias), 2e-5),
+    ]
+}
+
+/// Two adapters; the second has a bias and needs the base's values.
+fn sets() -> [PatchSet; 2] {
+    let bias = TestPatch::new(None, Some(plain([SHAPE[0]], 30)));
+    let gained = TestPatch {
+        gain: Some(0.5),
+        ..bias
+    };
+    [lora_adapter(&[("fc", SHAPE, 20)]), patch_set(vec![("fc", gained.shared())])]
+}
+
+fn bytes_of(tree: &impl LayerTree) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    tree.visit_layers(&mut |_, layer| {
+        let visited = layer.visit_base_bytes(&mut |part| bytes.extend_from_slice(part));
+        visited.expect("it is resident");
+    });
+    bytes
+}
+
+#[test]
+fn merging_equals_mounting_and_is_undone_exactly() {
+    let [first, second] = sets();
+    for (name, layer, num_bytes, tolerance) in bases() {
+        let both: [(&str, &PatchSet, f32); 2] = [("first", &first, 0.7), ("second", &second, -1.0)];
+        let input = plain([5, SHAPE[1]], 3);
+        let (mut side, mut baked) = (Toy::new(vec![("fc", layer.clone())]), Toy::new(vec![("fc", layer)]));
+        let base = (baked.output_bits(&input), bytes_of(&baked));
+        swap(&mut side, &[], &both).expect("they fit");
+        assert_eq!(baked.layers[0].traffic().written_bytes(), 0);
+        let reports = merge(&mut baked, &both).expect("they fit");
+        let applied: Vec<_> = reports.iter().map(|report| report.keys_applied()).collect();
+        assert_eq!(applied, [2, 1], "{name}");
+        let written = baked.layers[0].traffic().written_bytes();
+        assert_eq!(written, num_bytes, "{name}: weight and bias");
+        let expected = side.layers[0].forward(input.clone());
+        assert_close(name, &baked.layers[0].forward(input.clone()), &expected, tolerance);
+        assert_ne!(baked.output_bits(&input), base.0, "{name}");
+        assert!(mounted(&baked).is_empty());
+        assert_eq!(bytes_of(&baked), base.1, "{name}: the base itself stays");
+        restore(&mut baked);
+        assert_eq!((baked.output_bits(&input), bytes_of(&baked)), base, "{name}");
+        assert_eq!(baked.layers[0].traffic().written_bytes(), num_bytes, "nothing is written back");
+        restore(&mut baked);
+    }
+}
+
+#[test]
+fn a_patch_over_a_merge_is_still_against_the_base() {
+    let [lora, _] = sets();
+    let gain = TestPatch::gain(1.0);
+    let set = patch_set(vec![("fc", gain.shared())]);
+    let input = plain([5, SHAPE[1]], 3);
+    let (mut toy, mut expected) = (Toy::new(vec![("fc", over("f32"))]), Toy::new(vec![("fc", over("f32"))]));
+    merge(&mut toy, &[("lora", &lora, 0.5)]).expect("it fits");
+    mount(&mut toy, "gain", &set, 1.0).expect("it fits");
+    swap(&mut expected, &[], &[("lora", &lora, 0.5), ("gain", &set, 1.0)]).expect("they fit");
+    let expected = expected.layers[0].forward(input.clone());
+    assert_close("both", &toy.layers[0].forward(input), &expected, 2e-5);
+    let unmerged = crate::numbers::values(&plain(SHAPE, 1));
+    assert!(gain.uses.seen().iter().all(|seen| *seen == unmerged));
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_and_nothing_changes() {
+    let [lora, _] = sets();
+    let input = plain([5, SHAPE[1]], 3);
+    let fresh = || Toy::new(vec![("fc", over("f32"))]);
+    let mut patched = fresh();
+    mount(&mut patched, "a", &lora, 1.0).expect("it fits");
+    let mut merged = fresh();
+    merge(&mut merged, &[("a", &lora, 1.0)]).expect("it fits");
+    let streamed = Toy::load(
+        std::sync::Arc::new(source(&[("fc", "F32", SHAPE)])),
+        &["fc"],
+        LoaderConfig::streamed(flex(), 1 << 20),
+    );
+    let foreign = lora_adapter(&[("other", SHAPE, 20)]);
+    let one: [(&str, &PatchSet, f32); 1] = [("b", &lora, 1.0)];
+    let cases: [(Toy, &[(&str, &PatchSet, f32)], &str); 6] = [
+        (
+            patched,
+            &one,
+            "merging is refused while patches are mounted on layer `fc`; unmount them first",
+        ),
+        (merged, &one, "layer `fc` has a merged adapter already; restore the base first"),
+        (
+            streamed.expect("it fits").0,
+            &one,
+            "layer `fc` is streamed under a budget, so an adapter cannot be merged into it; load the \
+             model without a budget, or mount the adapter instead",
+        ),
+        (
+            fresh(),
+            &[("b", &foreign, 1.0)],
+            "adapter `b` does not fit this model: none of its 2 keys could be applied; the first: \
+             `other`: the model has no layer of this name",
+        ),
+        (
+            fresh(),
+            &[("b", &lora, f32::NAN)],
+            "the strength of adapter `b` is NaN, expected a finite number",
+        ),
+        (
+            fresh(),
+            &[("b", &lora, 1.0), ("b", &lora, 1.0)],
+            "an adapter called `b` is mounted already; unmount it first or choose another name",
+        ),
+    ];
+    for (mut toy, sets, expected) in cases {
+        let before = toy.output_bits(&input);
+        let written = toy.layers[0].traffic().written_bytes();
+        assert_eq!(message(merge(&mut toy, sets)), expected);
+        assert_eq!(toy.output_bits(&input), before, "{expected}");
+        assert_eq!(toy.layers[0].traffic().written_bytes(), written, "{expected}");
+    }
+}
+
+#[test]
+fn layers_without_a_patch_are_left_alone() {
+    let layers = [("fc", "F32", SHAPE), ("other", "F32", SHAPE)];
+    let [lora, _] = sets();
+    let mut toy = resident(&layers);
+    let input: Tensor<2> = plain([5, SHAPE[1]], 3);
+    let before = bits(&toy.layers[1].forward(input.clone()));
+    merge(&mut toy, &[("a", &lora, 1.0)]).expect("it fits");
+    assert_eq!(bits(&toy.layers[1].forward(input)), before);
+    let written = toy.layers[0].traffic().written_bytes();
+    assert_eq!(written, 4 * (6 * 32 + 6), "one layer's weight and bias");
+}

@@ -1,0 +1,117 @@
+//! The message of every error, and its cause.
+
+use std::error::Error as _;
+
+use overglaze_core::Error;
+use overglaze_patches::PatchError;
+use overglaze_quant::QuantError;
+use overglaze_stream::StreamError;
+
+fn misfit() -> PatchError {
+    PatchError::DoesNotFit {
+        kind: "lora".into(),
+        patch: [2, 3],
+        base: [4, 5],
+    }
+}
+
+fn cases() -> Vec<(Error, &'static str)> {
+    let overflow = QuantError::Overflow {
+        format: "f32",
+        shape: [1, 2],
+    };
+    let unknown = StreamError::UnknownTensor {
+        file: "f".into(),
+        tensor: "t".into(),
+    };
+    vec![
+        (Error::from(unknown), "`f` has no tensor `t`; `inspect` lists the names it has"),
+        (
+            Error::from(misfit()),
+            "the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
+        ),
+        (
+            Error::Quant { tensor: "t".into(), source: overflow },
+            "tensor `t`: f32: the shape [1, 2] overflows",
+        ),
+        (
+            Error::MissingTensor { file: "f".into(), tensor: "t".into(), hint: "; look at u".into() },
+            "f: tensor `t` is missing; look at u",
+        ),
+        (
+            Error::WrongShape {
+                file: "f".into(),
+                tensor: "t".into(),
+                found: vec![1, 2],
+                expected: "[2]".into(),
+            },
+            "f: tensor `t` has shape [1, 2], expected [2]",
+        ),
+        (
+            Error::InputWidth { found: 1, expected: 2 },
+            "the input has 1 features, the layer takes 2",
+        ),
+        (
+            Error::AutocastOff { weight: "A".into(), input: "B".into() },
+            "the weight is on A and the input on B, and autocast is off for this layer; turn it on with \
+             `set_autocast(true)` or move one of them",
+        ),
+        (
+            Error::Layer { layer: "l".into(), source: misfit() },
+            "layer `l`: the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
+        ),
+        (
+            Error::NameTaken { name: "a".into() },
+            "an adapter called `a` is mounted already; unmount it first or choose another name",
+        ),
+        (
+            Error::NotMounted { name: "a".into(), mounted: vec!["b".into()] },
+            "no adapter called `a` is mounted; mounted: [\"b\"]",
+        ),
+        (
+            Error::NothingApplied { name: "a".into(), why: "w".into() },
+            "adapter `a` does not fit this model: w",
+        ),
+        (
+            Error::BadStrength { name: "a".into(), strength: f32::NAN },
+            "the strength of adapter `a` is NaN, expected a finite number",
+        ),
+        (
+            Error::Mounted { operation: "merging", layer: "l".into() },
+            "merging is refused while patches are mounted on layer `l`; unmount them first",
+        ),
+        (
+            Error::AlreadyMerged { layer: "l".into() },
+            "layer `l` has a merged adapter already; restore the base first",
+        ),
+        (
+            Error::MergeStreamed { layer: "l".into() },
+            "layer `l` is streamed under a budget, so an adapter cannot be merged into it; load the \
+             model without a budget, or mount the adapter instead",
+        ),
+        (
+            Error::NotABurnLayer,
+            "the layer's weight is packed or streamed, so there is no Burn layer to hand back",
+        ),
+        (
+            Error::AmbiguousName { first: "a.b".into(), second: "a_b".into(), flattened: "a_b".into() },
+            "the layer names `a.b` and `a_b` both become `a_b` with underscores",
+        ),
+        (Error::AdapterFile { path: "p".into(), why: "w".into() }, "p: w"),
+    ]
+}
+
+#[test]
+fn messages_are_one_sentence_with_the_names_in_it() {
+    for (error, expected) in cases() {
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn causes_are_kept() {
+    for (error, expected) in cases() {
+        let has_cause = matches!(error, Error::Quant { .. } | Error::Layer { .. });
+        assert_eq!(error.source().is_some(), has_cause, "{expected}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A patch of the tests' own: `ΔW = weight + gain · W`, no sidecar, and a record of how it was used.
+
+use std::sync::{
+    Arc, Mutex, Weak,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use burn::tensor::{Device, FloatDType, Tensor};
+use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError, tensor_bytes};
+
+use crate::numbers::values;
+
+/// What happened to a patch and its copies.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    /// Calls of `delta_weight`.
+    pub(crate) num_deltas: AtomicUsize,
+    /// Base values each of them was shown.
+    pub(crate) seen: Mutex<Vec<Vec<f32>>>,
+    /// Copies made, dead or alive.
+    pub(crate) copies: Mutex<Vec<Weak<()>>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TestPatch {
+    pub(crate) weight: Option<Tensor<2>>,
+    pub(crate) bias: Option<Tensor<1>>,
+    pub(crate) gain: Option<f32>,
+    pub(crate) uses: Arc<Uses>,
+    life: Arc<()>,
+}
+
+impl TestPatch {
+    pub(crate) fn new(weight: Option<Tensor<2>>, bias: Option<Tensor<1>>) -> Self {
+        Self {
+            weight,
+            bias,
+            gain: None,
+            uses: Arc::default(),
+            life: Arc::default(),
+        }
+    }
+
+    /// `ΔW = gain · W`: it needs the base's values.
+    pub(crate) fn gain(gain: f32) -> Self {
+        Self {
+            gain: Some(gain),
+            ..Self::new(None, None)
+        }
+    }
+
+    pub(crate) fn shared(&self) -> Arc<dyn Patch> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Uses {
+    pub(crate) fn num_deltas(&self) -> usize {
+        self.num_deltas.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Vec<f32>> {
+        self.seen.lock().expect("no test panics here").clone()
+    }
+
+    /// Copies made, and how many of them live.
+    pub(crate) fn num_copies(&self) -> (usize, usize) {
+        let copies = self.copies.lock().expect("no test panics here");
+        let alive = copies.iter().filter(|copy| copy.strong_count() > 0);
+        (copies.len(), alive.count())
+    }
+}
+
+impl Patch for TestPatch {
+    fn kind(&self) -> &str {
+        "test"
+    }
+
+    fn base_access(&self) -> BaseAccess {
+        match self.gain {
+            Some(_) => BaseAccess::Weight,
+            None => BaseAccess::Shape,
+        }
+    }
+
+    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
+        match &self.weight {
+            Some(weight) if weight.dims() != base => Err(PatchError::DoesNotFit {
+                kind: self.kind().into(),
+                patch: weight.dims(),
+                base,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
+        self.uses.num_deltas.fetch_add(1, Ordering::SeqCst);
+        let Some(gain) = self.gain else {
+            return Ok(self.weight.clone());
+        };
+        let unavailable = || PatchError::BaseUnavailable {
+            kind: self.kind().into(),
+        };
+        let weight = base.weight.ok_or_else(unavailable)?;
+        let seen = &self.uses.seen;
+        seen.lock().expect("no test panics here").push(values(weight));
+        Ok(Some(weight.clone().mul_scalar(gain)))
+    }
+
+    fn delta_bias(&self) -> Option<Tensor<1>> {
+        self.bias.clone()
+    }
+
+    fn to_device(&self, device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
+        let life = Arc::default();
+        let mut copies = self.uses.copies.lock().expect("no test panics here");
+        copies.push(Arc::downgrade(&life));
+        Arc::new(Self {
+            weight: self.weight.clone().map(|weight| weight.to_device(device)),
+            bias: self.bias.clone().map(|bias| bias.to_device(device)),
+            gain: self.gain,
+            uses: Arc::clone(&self.uses),
+            life,
+        })
+    }
+
+    fn num_bytes(&self) -> usize {
+        self.weight.as_ref().map_or(0, tensor_bytes) + self.bias.as_ref().map_or(0, tensor_bytes)
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the public interface, one module a feature.
+
+mod beside;
+mod conditioning;
+mod config;
+mod golden;
+mod inputs;
+mod naming;
+mod parity;
+mod pixels;
+mod sampler;
+mod schedule;
+mod streaming;

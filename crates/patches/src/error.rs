@@ -1,0 +1,243 @@
+//! Why a patch could not be read, built or laid over a layer.
+
+use std::{io, ops::Range, path::PathBuf};
+
+/// Errors of this crate. Each message names the layer or key, what was found and what was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// No registered kind accepts exactly these keys.
+    #[error("layer `{target}`: no patch kind accepts the keys {keys:?}; known kinds: {known:?}")]
+    Unrecognized {
+        /// Layer in the file.
+        target: String,
+        /// Its canonical suffixes.
+        keys: Vec<String>,
+        /// Registered kinds.
+        known: Vec<&'static str>,
+    },
+    /// The keys belong to one kind, but not all that it needs are there.
+    #[error(
+        "layer `{target}`: {missing:?} missing beside {keys:?}, which a {kind} patch needs; \
+         is the file complete?"
+    )]
+    Incomplete {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffixes that are there.
+        keys: Vec<String>,
+        /// Canonical suffixes that are not.
+        missing: Vec<String>,
+        /// The kind they belong to.
+        kind: &'static str,
+    },
+    /// More than one registered kind accepts the keys.
+    #[error("layer `{target}`: the patch kinds {kinds:?} all accept the keys {keys:?}")]
+    Ambiguous {
+        /// Layer in the file.
+        target: String,
+        /// Its canonical suffixes.
+        keys: Vec<String>,
+        /// The kinds that accept them.
+        kinds: Vec<&'static str>,
+    },
+    /// A tensor the kind needs is not in the file.
+    #[error("layer `{target}`: tensor `{key}` is missing")]
+    MissingTensor {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        key: String,
+    },
+    /// A tensor has the wrong number of dimensions.
+    #[error("layer `{target}`: tensor `{key}` has shape {found:?}, expected {expected} dimensions")]
+    WrongRank {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        key: String,
+        /// Shape found.
+        found: Vec<usize>,
+        /// Number of dimensions expected.
+        expected: usize,
+    },
+    /// A tensor that must hold one number holds several or none.
+    #[error("layer `{target}`: tensor `{key}` has shape {found:?}, expected one number")]
+    NotAScalar {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        key: String,
+        /// Shape found.
+        found: Vec<usize>,
+    },
+    /// A tensor that must be floating point is not.
+    #[error("layer `{target}`: tensor `{key}` has dtype {found}, expected a floating-point dtype")]
+    NotFloat {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        key: String,
+        /// Dtype found.
+        found: String,
+    },
+    /// Tensors of one patch contradict each other.
+    #[error("layer `{target}`: {why}")]
+    Inconsistent {
+        /// Layer in the file.
+        target: String,
+        /// What contradicts what.
+        why: String,
+    },
+    /// The patch is for a weight of another shape.
+    #[error("the {kind} patch is for a weight of shape {patch:?}, the layer has {base:?}")]
+    DoesNotFit {
+        /// Kind of the patch.
+        kind: String,
+        /// Shape `[d_output, fan_in]` the patch is for.
+        patch: [usize; 2],
+        /// Shape `[d_output, fan_in]` of the base.
+        base: [usize; 2],
+    },
+    /// The patch needs the base's values and only its shape is there.
+    #[error("a {kind} patch needs the values of the base weight, but only its shape can be read")]
+    BaseUnavailable {
+        /// Kind of the patch.
+        kind: String,
+    },
+    /// A row range does not lie inside the weight.
+    #[error("rows {rows:?} are not a range inside a weight of {d_output} rows")]
+    RowsOutside {
+        /// The range.
+        rows: Range<usize>,
+        /// Rows of the weight.
+        d_output: usize,
+    },
+    /// Two patches are laid over the same rows.
+    #[error("rows {first:?} and {second:?} of one weight overlap")]
+    RowsOverlap {
+        /// The range that starts first.
+        first: Range<usize>,
+        /// The range that starts inside it.
+        second: Range<usize>,
+    },
+    /// A patch that reads the base cannot be reduced to some of its rows.
+    #[error(
+        "a {kind} patch reads the whole fused weight and cannot be cut to its rows {rows:?}; \
+         mount it on a checkpoint that keeps the weight fused"
+    )]
+    NeedsWholeBase {
+        /// Kind of the patch.
+        kind: String,
+        /// Rows asked for.
+        rows: Range<usize>,
+    },
+    /// No key of a file is an adapter's.
+    #[error(
+        "`{name}` holds no adapter tensors: none of its {num_keys} keys is in a spelling this \
+         build reads ({dialects:?})"
+    )]
+    NoAdapterTensors {
+        /// Name of the file.
+        name: String,
+        /// Tensors it holds.
+        num_keys: usize,
+        /// Registered dialects.
+        dialects: Vec<&'static str>,
+    },
+    /// Two keys of a file are two spellings of one tensor, with different values.
+    #[error(
+        "layer `{target}`: the keys `{first}` and `{second}` both give `{suffix}` and differ; \
+         remove one of them from the file"
+    )]
+    Conflict {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        suffix: String,
+        /// The key met first.
+        first: String,
+        /// The key met second.
+        second: String,
+    },
+    /// Two dialects both understand a key.
+    #[error("key `{key}`: the dialects {dialects:?} all claim it")]
+    AmbiguousKey {
+        /// Key in the file.
+        key: String,
+        /// Dialects that claim it.
+        dialects: Vec<&'static str>,
+    },
+    /// An adapter configuration is not the JSON it should be.
+    #[error("the adapter configuration cannot be read")]
+    ConfigJson {
+        /// What the parser says.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A pattern of an adapter configuration is not a regular expression.
+    #[error("the adapter configuration's pattern `{pattern}` is not a regular expression")]
+    ConfigPattern {
+        /// The pattern.
+        pattern: String,
+        /// What the parser says.
+        #[source]
+        source: regex_lite::Error,
+    },
+    /// An adapter configuration asks for something a weight patch cannot do.
+    #[error("the adapter configuration has {field} = {found}: {why}")]
+    UnsupportedConfig {
+        /// Field of the configuration.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// Why it is refused, and what to do.
+        why: &'static str,
+    },
+    /// A file cannot be opened or mapped.
+    #[error("`{path}` cannot be read")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is something else than its name says.
+    #[error("`{path}` is {found}, expected a safetensors file")]
+    NotSafetensors {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like.
+        found: &'static str,
+    },
+    /// A safetensors file is damaged.
+    #[error("`{path}` is not a complete safetensors file; download it again")]
+    Container {
+        /// The file.
+        path: PathBuf,
+        /// What the reader says.
+        #[source]
+        source: safetensors::SafeTensorError,
+    },
+    /// A safetensors header names a tensor twice.
+    #[error("`{path}` names the tensor `{key}` twice in its header")]
+    DuplicateKey {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+    },
+    /// A tensor has an element type that adapters are not read in.
+    #[error(
+        "`{path}`: tensor `{key}` has dtype {found}, expected a float or integer dtype of 8 to 64 bits"
+    )]
+    UnsupportedDtype {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Dtype found.
+        found: String,
+    },
+}

@@ -1,0 +1,3 @@
+//! The built-in patch kinds, one file each; every file registers itself.
+
+mod lora;

@@ -1,0 +1,126 @@
+//! The registry of patch kinds: order-free detection by the exact key set.
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+
+use crate::{Patch, PatchError, TensorGroup};
+
+/// Builds a patch from exactly the keys of its kind.
+pub type LoadPatch = fn(TensorGroup, &Device) -> Result<Arc<dyn Patch>, PatchError>;
+
+/// A registered kind of patch; submit one with [`register_patch!`](crate::register_patch).
+#[derive(Debug)]
+pub struct PatchKind {
+    /// Name, as reports and `overglaze registry` show it.
+    pub name: &'static str,
+    /// Key sets that identify the kind; one of them must be fully present.
+    pub signatures: &'static [&'static [&'static str]],
+    /// Further keys the kind understands.
+    pub optional: &'static [&'static str],
+    /// Builds the patch from the keys; tensors are placed on the device.
+    pub load: LoadPatch,
+}
+inventory::collect!(PatchKind);
+
+/// Registers a [`PatchKind`] from any crate that is linked into the binary.
+#[macro_export]
+macro_rules! register_patch {
+    ($kind:expr) => {
+        $crate::inventory::submit! { $kind }
+    };
+}
+
+impl PatchKind {
+    /// Every key the kind understands.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.signatures
+            .iter()
+            .copied()
+            .flatten()
+            .chain(self.optional)
+            .copied()
+    }
+
+    /// Whether the keys of `group` are exactly those of this kind.
+    #[must_use]
+    pub fn accepts(&self, group: &TensorGroup) -> bool {
+        self.signatures.iter().any(|signature| {
+            signature.iter().all(|key| group.tensors.contains_key(*key))
+                && group.tensors.keys().all(|key| {
+                    signature.contains(&key.as_str()) || self.optional.contains(&key.as_str())
+                })
+        })
+    }
+
+    /// The signature keys that `group` lacks, when all its keys are this kind's and one of them is
+    /// a signature's; where several signatures fit, the fewest.
+    fn missing_keys(&self, group: &TensorGroup) -> Option<Vec<String>> {
+        let has = |key: &&str| group.tensors.contains_key(*key);
+        if !group
+            .tensors
+            .keys()
+            .all(|key| self.keys().any(|known| known == key))
+        {
+            return None;
+        }
+        self.signatures
+            .iter()
+            .filter(|signature| signature.iter().any(has))
+            .map(|signature| signature.iter().filter(|key| !has(key)))
+            .map(|missing| missing.map(|key| String::from(*key)).collect::<Vec<_>>())
+            .min_by_key(Vec::len)
+    }
+}
+
+/// Every registered kind, sorted by name.
+#[must_use]
+pub fn kinds() -> Vec<&'static PatchKind> {
+    let mut kinds: Vec<_> = inventory::iter::<PatchKind>.into_iter().collect();
+    kinds.sort_unstable_by_key(|kind| kind.name);
+    kinds
+}
+
+/// Builds the patch whose kind accepts exactly the keys of `group`, in whatever order kinds registered.
+///
+/// # Errors
+/// [`PatchError::Unrecognized`], [`PatchError::Incomplete`] or [`PatchError::Ambiguous`], all naming
+/// the keys, or what the kind's own `load` finds wrong.
+pub fn load(group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
+    let known = kinds();
+    let accepting: Vec<_> = known.iter().filter(|kind| kind.accepts(&group)).collect();
+    match accepting.as_slice() {
+        [kind] => (kind.load)(group, device),
+        [] => Err(unaccepted(group, &known)),
+        several => Err(PatchError::Ambiguous {
+            target: group.target,
+            keys: group.tensors.into_keys().collect(),
+            kinds: several.iter().map(|kind| kind.name).collect(),
+        }),
+    }
+}
+
+fn unaccepted(group: TensorGroup, known: &[&'static PatchKind]) -> PatchError {
+    let mut near = known
+        .iter()
+        .filter_map(|kind| Some((kind.name, kind.missing_keys(&group)?)));
+    let nearest = near.next().filter(|_| near.next().is_none());
+    let TensorGroup { target, tensors } = group;
+    let keys = tensors.into_keys().collect();
+    match nearest {
+        Some((kind, missing)) => PatchError::Incomplete {
+            target,
+            keys,
+            missing,
+            kind,
+        },
+        None => {
+            let known = known.iter().map(|kind| kind.name).collect();
+            PatchError::Unrecognized {
+                target,
+                keys,
+                known,
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One adapter file, read and accounted for key by key.
+//!
+//! Every key of the file ends in exactly one of three places: an entry (a patch was built from it),
+//! a refused group (understood, but no patch can be built, with the reason), or the unread keys (no
+//! dialect knows the spelling).
+
+use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+
+use burn::tensor::{Device, TensorData};
+use bytes::Bytes;
+
+use crate::{
+    AdapterConfig, Dialect, FileKey, Patch, PatchError, TargetName, TensorGroup, container,
+    dialects::{dialects, rank_rows},
+    registry,
+};
+
+/// One adapter file, as patches and the names of the layers they are for.
+#[derive(Debug)]
+pub struct PatchSet {
+    /// Name of the adapter.
+    pub name: String,
+    /// The patches, by target.
+    pub entries: Vec<PatchEntry>,
+    /// Groups of keys that are understood but of which no patch can be built.
+    pub refused: Vec<RefusedGroup>,
+    /// Keys in no spelling this build reads, in alphabetical order.
+    pub unread: Vec<String>,
+}
+
+/// A patch and the layer it is for.
+#[derive(Debug)]
+pub struct PatchEntry {
+    /// The layer, as far as the file's spelling tells.
+    pub target: TargetName,
+    /// The patch.
+    pub patch: Arc<dyn Patch>,
+    /// Keys of the file that went into it.
+    pub keys: Vec<String>,
+    /// Name of the dialect the keys are in.
+    pub dialect: &'static str,
+}
+
+/// Keys of one layer of which no patch can be built.
+#[derive(Debug)]
+pub struct RefusedGroup {
+    /// Name of the layer in the file.
+    pub target: String,
+    /// Keys of the file.
+    pub keys: Vec<String>,
+    /// Why.
+    pub error: PatchError,
+}
+
+impl PatchSet {
+    /// Reads one safetensors file, or a PEFT folder that holds `adapter_model.safetensors`.
+    ///
+    /// The configuration is `adapter_config.json` beside a file of that name, else the file's own
+    /// metadata. The set is named after the file or folder.
+    ///
+    /// # Errors
+    /// What is wrong with the file or its configuration, or an error of
+    /// [`from_tensors`](Self::from_tensors).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use burn::tensor::Device;
+    /// use overglaze_patches::PatchSet;
+    ///
+    /// let set = PatchSet::load("style.safetensors".as_ref(), &Device::flex())?;
+    /// for entry in &set.entries {
+    ///     println!("{}: {}", entry.target, entry.patch.kind());
+    /// }
+    /// # Ok::<(), overglaze_patches::PatchError>(())
+    /// ```
+    pub fn load(path: &Path, device: &Device) -> Result<Self, PatchError> {
+        let file = if path.is_dir() {
+            path.join(PEFT_MODEL)
+        } else {
+            path.into()
+        };
+        let container = container::read(&file)?;
+        let config = match folder_config(&file)? {
+            Some(config) => Some(config),
+            None => AdapterConfig::from_metadata(&container.metadata)?,
+        };
+        let name = path
+            .file_stem()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        Self::from_tensors(&name, container.tensors, config.as_ref(), device)
+    }
+
+    /// Reads the content of a safetensors file that is in memory; aligned tensors share it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), with `name` in the place of the path.
+    pub fn from_bytes(name: &str, content: &Bytes, device: &Device) -> Result<Self, PatchError> {
+        let container = container::parse(content, Path::new(name))?;
+        let config = AdapterConfig::from_metadata(&container.metadata)?;
+        Self::from_tensors(name, container.tensors, config.as_ref(), device)
+    }
+
+    /// Reads the tensors of one adapter; `config` gives the scale where the tensors do not.
+    ///
+    /// # Errors
+    /// [`PatchError::NoAdapterTensors`], [`PatchError::AmbiguousKey`], [`PatchError::Conflict`]. What
+    /// is wrong with one layer is no error: see [`refused`](Self::refused).
+    pub fn from_tensors(
+        name: &str,
+        tensors: impl IntoIterator<Item = (String, TensorData)>,
+        config: Option<&AdapterConfig>,
+        device: &Device,
+    ) -> Result<Self, PatchError> {
+        let Gathered { layers, mut unread } = gather(tensors)?;
+        if layers.is_empty() {
+            return Err(PatchError::NoAdapterTensors {
+                name: name.into(),
+                num_keys: unread.len(),
+                dialects: dialects().iter().map(|dialect| dialect.name).collect(),
+            });
+        }
+        unread.sort_unstable();
+        let mut set = Self {
+            name: name.into(),
+            entries: Vec::new(),
+            refused: Vec::new(),
+            unread,
+        };
+        for (target, layer) in layers {
+            set.build(target, layer, config, device);
+        }
+        Ok(set)
+    }
+
+    /// Keys of the file: those in entries, those refused and those unread.
+    #[must_use]
+    pub fn num_keys(&self) -> usize {
+        let in_entries: usize = self.entries.iter().map(|entry| entry.keys.len()).sum();
+        let in_refused: usize = self.refused.iter().map(|group| group.keys.len()).sum();
+        in_entries + in_refused + self.unread.len()
+    }
+
+    fn build(
+        &mut self,
+        target: TargetName,
+        layer: Layer,
+        config: Option<&AdapterConfig>,
+        device: &Device,
+    ) {
+        let Layer {
+            dialect,
+            keys,
+            tensors,
+        } = layer;
+        let tensors = tensors
+            .into_iter()
+            .map(|(suffix, source)| (suffix, source.data))
+            .collect();
+        let mut group = TensorGroup {
+            target: target.as_str().into(),
+            tensors,
+        };
+        if let Some(alpha) = alpha_from(config, &target, &group) {
+            group
+                .tensors
+                .insert(ALPHA.into(), TensorData::from([alpha]));
+        }
+        match registry::load(group, device) {
+            Ok(patch) => self.entries.push(PatchEntry {
+                target,
+                patch,
+                keys,
+                dialect,
+            }),
+            Err(error) => {
+                let target = target.as_str().into();
+                self.refused.push(RefusedGroup {
+                    target,
+                    keys,
+                    error,
+                });
+            }
+        }
+    }
+}
+
+struct Gathered {
+    layers: BTreeMap<TargetName, Layer>,
+    unread: Vec<String>,
+}
+
+/// The tensors of one layer, by canonical suffix.
+struct Layer {
+    dialect: &'static str,
+    keys: Vec<String>,
+    tensors: BTreeMap<String, Source>,
+}
+
+struct Source {
+    key: String,
+    data: TensorData,
+}
+
+fn gather(tensors: impl IntoIterator<Item = (String, TensorData)>) -> Result<Gathered, PatchError> {
+    let dialects = dialects();
+    let mut gathered = Gathered {
+        layers: BTreeMap::new(),
+        unread: Vec::new(),
+    };
+    for (key, data) in tensors {
+        match understand(&key, &dialects)? {
+            None => gathered.unread.push(key),
+            Some((dialect, file_key)) => {
+                let layer = gathered.layers.entry(file_key.target.clone());
+                let layer = layer.or_insert_with(|| Layer {
+                    dialect,
+                    keys: Vec::new(),
+                    tensors: BTreeMap::new(),
+                });
+                layer.insert(file_key, Source { key, data })?;
+            }
+        }
+    }
+    Ok(gathered)
+}
+
+fn understand(
+    key: &str,
+    dialects: &[&'static Dialect],
+) -> Result<Option<(&'static str, FileKey)>, PatchError> {
+    let mut claims = dialects
+        .iter()
+        .filter_map(|dialect| Some((dialect.name, (dialect.parse)(key)?)));
+    let first = claims.next();
+    let others: Vec<_> = claims.map(|(name, _)| name).collect();
+    match first {
+        Some((name, _)) if !others.is_empty() => Err(PatchError::AmbiguousKey {
+            key: key.into(),
+            dialects: [vec![name], others].concat(),
+        }),
+        claim => Ok(claim),
+    }
+}
+
+impl Layer {
+    /// Adds a tensor; a second spelling of one that is there must equal it bit for bit.
+    fn insert(&mut self, file_key: FileKey, source: Source) -> Result<(), PatchError> {
+        let FileKey { target, suffix } = file_key;
+        if let Some(present) = self.tensors.get(&suffix) {
+            if present.data != source.data {
+                return Err(PatchError::Conflict {
+                    target: target.as_str().into(),
+                    suffix,
+                    first: present.key.clone(),
+                    second: source.key,
+                });
+            }
+            self.keys.push(source.key);
+            return Ok(());
+        }
+        self.keys.push(source.key.clone());
+        self.tensors.insert(suffix, source);
+        Ok(())
+    }
+}
+
+/// Alpha from the configuration, for a layer with low-rank factors and no alpha of its own.
+fn alpha_from(
+    config: Option<&AdapterConfig>,
+    target: &TargetName,
+    group: &TensorGroup,
+) -> Option<f32> {
+    let TargetName::Dotted(path) = target else {
+        return None;
+    };
+    let rank = rank_rows(group)?;
+    if group.tensors.contains_key(ALPHA) {
+        return None;
+    }
+    config?.effective_alpha(path, rank)
+}
+
+fn folder_config(file: &Path) -> Result<Option<AdapterConfig>, PatchError> {
+    if file.file_name().is_none_or(|name| name != PEFT_MODEL) {
+        return Ok(None);
+    }
+    let path = file.with_file_name(PEFT_CONFIG);
+    match fs::read_to_string(&path) {
+        Ok(text) => AdapterConfig::from_json(&text).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(PatchError::Io { path, source }),
+    }
+}
+
+const ALPHA: &str = "alpha";
+const PEFT_MODEL: &str = "adapter_model.safetensors";
+const PEFT_CONFIG: &str = "adapter_config.json";

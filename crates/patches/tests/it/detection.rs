@@ -1,0 +1,177 @@
+//! Finding the kind from the keys, with kinds registered by this test binary.
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, FloatDType, Tensor};
+use overglaze_patches::{
+    BaseAccess, BaseLayer, Patch, PatchError, PatchKind, TensorGroup, register_patch, registry,
+};
+
+use crate::fixtures::{load, message, wave};
+
+/// A third party's kind: `ΔW = test_full`, without a sidecar or a cut of its own.
+#[derive(Clone, Debug)]
+struct Full(Tensor<2>);
+
+impl Patch for Full {
+    fn kind(&self) -> &str {
+        "test-full"
+    }
+
+    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
+        let patch = self.0.dims();
+        if patch == base {
+            return Ok(());
+        }
+        Err(PatchError::DoesNotFit {
+            kind: self.kind().into(),
+            patch,
+            base,
+        })
+    }
+
+    fn delta_weight(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
+        Ok(Some(self.0.clone()))
+    }
+
+    fn to_device(&self, device: &Device, dtype: FloatDType) -> Arc<dyn Patch> {
+        Arc::new(Self(self.0.clone().cast(dtype).to_device(device)))
+    }
+
+    fn num_bytes(&self) -> usize {
+        overglaze_patches::tensor_bytes(&self.0)
+    }
+}
+
+/// A kind that doubles the base, and so reads it.
+#[derive(Clone, Debug)]
+struct Double;
+
+impl Patch for Double {
+    fn kind(&self) -> &str {
+        "test-double"
+    }
+
+    fn base_access(&self) -> BaseAccess {
+        BaseAccess::Weight
+    }
+
+    fn check(&self, _base: [usize; 2]) -> Result<(), PatchError> {
+        Ok(())
+    }
+
+    fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
+        match base.weight {
+            Some(weight) => Ok(Some(weight.clone())),
+            None => Err(PatchError::BaseUnavailable {
+                kind: self.kind().into(),
+            }),
+        }
+    }
+
+    fn to_device(&self, _device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
+        Arc::new(self.clone())
+    }
+
+    fn num_bytes(&self) -> usize {
+        0
+    }
+}
+
+fn load_full(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
+    Ok(Arc::new(Full(group.take("test_full", device)?)))
+}
+
+fn load_double(_group: TensorGroup, _device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
+    Ok(Arc::new(Double))
+}
+
+register_patch!(PatchKind {
+    name: "test-full",
+    signatures: &[&["test_full"]],
+    optional: &["test_extra"],
+    load: load_full,
+});
+register_patch!(PatchKind {
+    name: "test-double",
+    signatures: &[&["test_double"], &["test_double_a", "test_double_b"]],
+    optional: &[],
+    load: load_double,
+});
+register_patch!(PatchKind {
+    name: "test-twin-a",
+    signatures: &[&["test_twin", "test_twin_a"], &["test_twin"]],
+    optional: &["alpha"],
+    load: load_double,
+});
+register_patch!(PatchKind {
+    name: "test-twin-b",
+    signatures: &[&["test_twin"]],
+    optional: &["alpha"],
+    load: load_double,
+});
+
+fn load_keys(keys: &[&str]) -> Result<Arc<dyn Patch>, PatchError> {
+    load(
+        &keys
+            .iter()
+            .map(|key| (*key, wave(&[4, 4], 1)))
+            .collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn one_kind_accepts_exactly_the_keys() {
+    for (keys, kind) in [
+        (&["lora_up.weight", "lora_down.weight"][..], "lora"),
+        (&["test_full"], "test-full"),
+        (&["test_full", "test_extra"], "test-full"),
+        (&["test_double_b", "test_double_a"], "test-double"),
+        (&["test_double"], "test-double"),
+    ] {
+        assert_eq!(load_keys(keys).expect("a patch").kind(), kind);
+    }
+    let named_first = load_keys(&["test_twin_a", "test_twin"]).expect("only one has this key");
+    assert_eq!(named_first.kind(), "test-double");
+}
+
+#[test]
+fn kinds_are_listed_by_name() {
+    let names: Vec<_> = registry::kinds().iter().map(|kind| kind.name).collect();
+    assert_eq!(
+        names,
+        [
+            "lora",
+            "test-double",
+            "test-full",
+            "test-twin-a",
+            "test-twin-b"
+        ]
+    );
+}
+
+#[test]
+fn no_kind_accepts_the_keys() {
+    let expected = "layer `layer`: no patch kind accepts the keys [\"hada_w1_a\", \"lora_down.weight\"]; \
+                    known kinds: [\"lora\", \"test-double\", \"test-full\", \"test-twin-a\", \"test-twin-b\"]";
+    assert_eq!(
+        message(load_keys(&["lora_down.weight", "hada_w1_a"])),
+        expected
+    );
+    assert!(message(load_keys(&["alpha"])).contains("no patch kind accepts the keys [\"alpha\"]"));
+    assert!(message(load_keys(&[])).contains("no patch kind accepts the keys []"));
+}
+
+#[test]
+fn half_a_pair_names_the_other_half() {
+    let expected = "layer `layer`: [\"lora_up.weight\"] missing beside [\"alpha\", \"lora_down.weight\"], \
+                    which a lora patch needs; is the file complete?";
+    assert_eq!(message(load_keys(&["lora_down.weight", "alpha"])), expected);
+}
+
+#[test]
+fn two_kinds_accept_the_keys() {
+    let expected = "layer `layer`: the patch kinds [\"test-twin-a\", \"test-twin-b\"] all accept the keys \
+                    [\"alpha\", \"test_twin\"]";
+    assert_eq!(message(load_keys(&["test_twin", "alpha"])), expected);
+}

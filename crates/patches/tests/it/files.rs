@@ -1,0 +1,254 @@
+//! Reading files and PEFT folders, whole and damaged.
+
+use std::{collections::HashMap, error::Error, fs, path::PathBuf};
+
+use overglaze_patches::PatchSet;
+use safetensors::{Dtype, serialize, tensor::TensorView};
+use tempfile::TempDir;
+
+use crate::fixtures::{assert_close, delta, device, matrix, message, wave};
+
+fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).expect("the folder is writable");
+    path
+}
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a temporary folder")
+}
+
+/// A pair of rank 4 for a layer `[6, 5]`, with `metadata`.
+fn adapter(metadata: &[(&str, &str)]) -> Vec<u8> {
+    let (down, up) = (wave(&[4, 5], 2), wave(&[6, 4], 1));
+    let view = |shape: &[usize], bytes| TensorView::new(Dtype::F32, shape.to_vec(), bytes);
+    let tensors = [
+        (
+            "transformer.a.lora_A.weight",
+            view(&[4, 5], down.as_bytes()).expect("a view"),
+        ),
+        (
+            "transformer.a.lora_B.weight",
+            view(&[6, 4], up.as_bytes()).expect("a view"),
+        ),
+    ];
+    let metadata: HashMap<_, _> = metadata
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect();
+    serialize(tensors, Some(metadata)).expect("a file")
+}
+
+fn check_scale(set: &PatchSet, scale: f32) {
+    let product = matrix(wave(&[6, 4], 1)).matmul(matrix(wave(&[4, 5], 2)));
+    let patch = set.entries[0].patch.as_ref();
+    // Sums of 4 products of numbers below 1, in f32.
+    assert_close(delta(patch, [6, 5]), product.mul_scalar(scale), 1e-6);
+}
+
+#[test]
+fn a_file_is_named_after_itself_and_configured_by_its_metadata() {
+    let folder = folder();
+    let path = write(&folder, "style-2.safetensors", &adapter(&[]));
+    let set = PatchSet::load(&path, &device()).expect("an adapter");
+    assert_eq!(set.name, "style-2");
+    check_scale(&set, 1.0);
+    let json = r#"{"transformer.lora_alpha": 2}"#;
+    let bytes = adapter(&[("lora_adapter_metadata", json), ("ss_network_alpha", "8")]);
+    let path = write(&folder, "style-3.safetensors", &bytes);
+    check_scale(&PatchSet::load(&path, &device()).expect("an adapter"), 0.5);
+}
+
+#[test]
+fn content_in_memory_is_read_alike() {
+    let content = adapter(&[("lora_adapter_metadata", r#"{"transformer.lora_alpha": 2}"#)]);
+    let set = PatchSet::from_bytes("style", &content.into(), &device()).expect("an adapter");
+    assert_eq!(set.name, "style");
+    check_scale(&set, 0.5);
+    let expected = "`style` is a GGUF file, expected a safetensors file";
+    assert_eq!(
+        message(PatchSet::from_bytes(
+            "style",
+            &b"GGUF"[..].into(),
+            &device()
+        )),
+        expected
+    );
+}
+
+#[test]
+fn a_folder_is_configured_by_its_json() {
+    let folder = folder();
+    let file = write(&folder, "adapter_model.safetensors", &adapter(&[]));
+    check_scale(
+        &PatchSet::load(folder.path(), &device()).expect("an adapter"),
+        1.0,
+    );
+    write(
+        &folder,
+        "adapter_config.json",
+        br#"{"peft_type": "LORA", "lora_alpha": 12, "r": 4}"#,
+    );
+    let set = PatchSet::load(folder.path(), &device()).expect("an adapter");
+    check_scale(&set, 3.0);
+    assert_eq!(
+        Some(set.name.as_str()),
+        folder.path().file_stem().and_then(|name| name.to_str())
+    );
+    check_scale(&PatchSet::load(&file, &device()).expect("an adapter"), 3.0);
+    write(
+        &folder,
+        "adapter_config.json",
+        br#"{"init_lora_weights": "pissa"}"#,
+    );
+    let found = message(PatchSet::load(&file, &device()));
+    assert!(found.starts_with("the adapter configuration has init_lora_weights = \"pissa\""));
+}
+
+#[test]
+fn tensors_that_lie_unaligned_are_copied() {
+    let folder = folder();
+    let header = br#"{"lora_unet_a.lora_down.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"lora_unet_a.lora_up.weight":{"dtype":"F32","shape":[1,1],"data_offsets":[8,12]}}"#;
+    for padding in 0..4 {
+        let length = (header.len() + padding) as u64;
+        let mut bytes = length.to_le_bytes().to_vec();
+        bytes.extend(header);
+        bytes.extend(vec![b' '; padding]);
+        bytes.extend(
+            [3.0_f32, -2.0, 5.0]
+                .iter()
+                .flat_map(|value| value.to_le_bytes()),
+        );
+        let path = write(&folder, "unaligned.safetensors", &bytes);
+        let set = PatchSet::load(&path, &device()).expect("an adapter");
+        let found = delta(set.entries[0].patch.as_ref(), [1, 2]);
+        let values: Vec<f32> = found.into_data().iter().collect();
+        assert_eq!(values, [15.0, -10.0]);
+    }
+}
+
+#[test]
+fn files_that_are_something_else_are_named() {
+    let folder = folder();
+    for (bytes, found) in [
+        (&b""[..], "an empty file"),
+        (b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file"),
+        (
+            b"PK\x03\x04rest",
+            "a zip archive, as PyTorch checkpoints are",
+        ),
+        (b"\x80\x02}q\x00X\x05\x00\x00", "a Python pickle"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a git-LFS pointer (run `git lfs pull`)",
+        ),
+        (
+            b"\n<!DOCTYPE html><html>",
+            "an HTML page (the download failed)",
+        ),
+        (b"<HTML>", "an HTML page (the download failed)"),
+    ] {
+        let path = write(&folder, "wrong.safetensors", bytes);
+        let expected = format!(
+            "`{}` is {found}, expected a safetensors file",
+            path.display()
+        );
+        assert_eq!(message(PatchSet::load(&path, &device())), expected);
+    }
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    let folder = folder();
+    let whole = adapter(&[]);
+    let with_header = |header: &str| {
+        [
+            &(header.len() as u64).to_le_bytes()[..],
+            header.as_bytes(),
+            &[0; 8],
+        ]
+        .concat()
+    };
+    for bytes in [
+        whole[..whole.len() - 1].to_vec(),
+        whole[..20].to_vec(),
+        [whole.as_slice(), &[0]].concat(),
+        b"abc".to_vec(),
+        i64::MAX.to_le_bytes().to_vec(),
+        with_header("[]"),
+        with_header(r#"{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}"#),
+        with_header(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,-8]}}"#),
+    ] {
+        let path = write(&folder, "damaged.safetensors", &bytes);
+        let error = PatchSet::load(&path, &device()).expect_err("it is damaged");
+        let expected = format!(
+            "`{}` is not a complete safetensors file; download it again",
+            path.display()
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(error.source().is_some());
+    }
+}
+
+#[test]
+fn a_tensor_named_twice_is_refused() {
+    let folder = folder();
+    let entry = r#""a.alpha":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
+    let header = format!("{{{entry},{entry}}}");
+    let bytes = [
+        &(header.len() as u64).to_le_bytes()[..],
+        header.as_bytes(),
+        &[0; 8],
+    ]
+    .concat();
+    let path = write(&folder, "twice.safetensors", &bytes);
+    let expected = format!(
+        "`{}` names the tensor `a.alpha` twice in its header",
+        path.display()
+    );
+    assert_eq!(message(PatchSet::load(&path, &device())), expected);
+}
+
+#[test]
+fn an_unknown_dtype_is_refused() {
+    let folder = folder();
+    let view = TensorView::new(Dtype::F8_E4M3, vec![2], &[0; 2]).expect("a view");
+    let bytes = serialize([("lora_unet_a.lora_down.weight", view)], None).expect("a file");
+    let path = write(&folder, "eight.safetensors", &bytes);
+    let expected = format!(
+        "`{}`: tensor `lora_unet_a.lora_down.weight` has dtype F8_E4M3, expected a float or integer dtype \
+         of 8 to 64 bits",
+        path.display()
+    );
+    assert_eq!(message(PatchSet::load(&path, &device())), expected);
+}
+
+#[test]
+fn a_missing_file_is_an_error() {
+    let folder = folder();
+    let path = folder.path().join("none.safetensors");
+    let error = PatchSet::load(&path, &device()).expect_err("it is not there");
+    assert_eq!(
+        error.to_string(),
+        format!("`{}` cannot be read", path.display())
+    );
+    assert!(error.source().is_some());
+    let expected = format!(
+        "`{}` cannot be read",
+        folder.path().join("adapter_model.safetensors").display()
+    );
+    assert_eq!(message(PatchSet::load(folder.path(), &device())), expected);
+}
+
+#[test]
+fn a_file_with_only_metadata_holds_no_adapter() {
+    let folder = folder();
+    let header = br#"{"__metadata__":{"format":"pt"}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    let path = write(&folder, "bare.safetensors", &bytes);
+    let found = message(PatchSet::load(&path, &device()));
+    assert!(
+        found.starts_with("`bare` holds no adapter tensors: none of its 0 keys"),
+        "{found}"
+    );
+}

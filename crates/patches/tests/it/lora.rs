@@ -1,0 +1,227 @@
+//! The low-rank kind: scales, shapes, precision and what it refuses.
+
+use burn::tensor::{DType, FloatDType, TensorData};
+
+use crate::fixtures::{
+    assert_close, cast, delta, device, load, low_rank, matrix, message, scalar, wave,
+};
+
+/// Sums of at most 12 products of numbers below 1, in f32.
+const TOLERANCE: f32 = 1e-5;
+const SHAPE: [usize; 2] = [6, 5];
+
+fn factors() -> Vec<(&'static str, TensorData)> {
+    vec![
+        ("lora_up.weight", wave(&[SHAPE[0], 4], 1)),
+        ("lora_down.weight", wave(&[4, SHAPE[1]], 2)),
+    ]
+}
+
+fn with(extra: &[(&'static str, TensorData)]) -> Vec<(&'static str, TensorData)> {
+    [factors(), extra.to_vec()].concat()
+}
+
+fn check_scale(extra: &[(&'static str, TensorData)], scale: f32) {
+    let patch = load(&with(extra)).expect("a patch");
+    let product = matrix(wave(&[6, 4], 1)).matmul(matrix(wave(&[4, 5], 2)));
+    let expected = product.mul_scalar(scale);
+    assert_close(delta(patch.as_ref(), SHAPE), expected.clone(), TOLERANCE);
+    let input = matrix(wave(&[3, 5], 3));
+    let sidecar = patch.sidecar_linear(input.clone()).expect("a sidecar");
+    assert_close(sidecar, input.matmul(expected.transpose()), TOLERANCE);
+}
+
+#[test]
+fn scale_is_alpha_over_rank_else_one() {
+    check_scale(&[], 1.0);
+    check_scale(&[("alpha", scalar(4.0))], 1.0);
+    check_scale(&[("alpha", scalar(2.0))], 0.5);
+    check_scale(&[("alpha", TensorData::from([2.0_f32]))], 0.5);
+    check_scale(&[("alpha", cast(scalar(2.0), DType::BF16))], 0.5);
+    check_scale(&[("alpha", scalar(2.0)), ("scale", scalar(3.0))], 3.0);
+    check_scale(&[("scale", scalar(-0.25))], -0.25);
+}
+
+#[test]
+fn alpha_zero_is_no_change() {
+    let patch = load(&with(&[("alpha", scalar(0.0))])).expect("a patch");
+    let values: Vec<f32> = delta(patch.as_ref(), SHAPE).into_data().iter().collect();
+    assert!(values.iter().all(|value| *value == 0.0));
+}
+
+#[test]
+fn scales_that_are_no_numbers_are_refused() {
+    for (key, value, found) in [
+        ("alpha", f32::INFINITY, "`alpha` is inf"),
+        ("alpha", f32::NAN, "`alpha` is NaN"),
+        ("scale", f32::NEG_INFINITY, "`scale` is -inf"),
+    ] {
+        let expected = format!("layer `layer`: {found}, expected a finite number");
+        assert_eq!(message(load(&with(&[(key, scalar(value))]))), expected);
+    }
+    let several = load(&with(&[("alpha", wave(&[2], 0))]));
+    let expected = "layer `layer`: tensor `alpha` has shape [2], expected one number";
+    assert_eq!(message(several), expected);
+}
+
+#[test]
+fn a_longer_down_is_the_sum_of_its_chunks() {
+    let down = wave(&[12, 5], 2);
+    let patch = load(&[
+        ("lora_up.weight", wave(&[6, 4], 1)),
+        ("lora_down.weight", down.clone()),
+        ("alpha", scalar(6.0)),
+    ]);
+    let chunks = matrix(down).reshape([3, 4, 5]).sum_dim(0).reshape([4, 5]);
+    let expected = matrix(wave(&[6, 4], 1))
+        .matmul(chunks)
+        .mul_scalar(6.0 / 12.0);
+    assert_close(
+        delta(patch.expect("a patch").as_ref(), SHAPE),
+        expected,
+        TOLERANCE,
+    );
+}
+
+#[test]
+fn other_rank_mismatches_are_refused() {
+    for (columns, rows) in [(8, 4), (4, 6), (0, 4)] {
+        let patch = load(&[
+            ("lora_up.weight", wave(&[6, columns], 1)),
+            ("lora_down.weight", wave(&[rows, 5], 2)),
+        ]);
+        let expected = format!(
+            "layer `layer`: `lora_up.weight` has {columns} columns and `lora_down.weight` has {rows} \
+             rows, expected as many or a multiple"
+        );
+        assert_eq!(message(patch), expected);
+    }
+    let patch = load(&[
+        ("lora_up.weight", wave(&[6, 0], 1)),
+        ("lora_down.weight", wave(&[0, 5], 2)),
+    ]);
+    let expected = "layer `layer`: `lora_down.weight` has no rows, so the rank is 0";
+    assert_eq!(message(patch), expected);
+}
+
+#[test]
+fn factors_of_one_by_one_convolutions_are_matrices() {
+    let patch = load(&[
+        ("lora_up.weight", wave(&[6, 4, 1, 1], 1)),
+        ("lora_down.weight", wave(&[4, 5, 1, 1], 2)),
+    ])
+    .expect("a patch");
+    let expected = matrix(wave(&[6, 4], 1)).matmul(matrix(wave(&[4, 5], 2)));
+    assert_close(delta(patch.as_ref(), SHAPE), expected, TOLERANCE);
+    let wide = load(&[
+        ("lora_up.weight", wave(&[6, 4, 3], 1)),
+        factors()[1].clone(),
+    ]);
+    let expected =
+        "layer `layer`: tensor `lora_up.weight` has shape [6, 4, 3], expected 2 dimensions";
+    assert_eq!(message(wide), expected);
+    let flat = load(&[factors()[0].clone(), ("lora_down.weight", wave(&[20], 1))]);
+    let expected = "layer `layer`: tensor `lora_down.weight` has shape [20], expected 2 dimensions";
+    assert_eq!(message(flat), expected);
+}
+
+/// f16 factors near 1e-4: the product is near 1e-8, which f16 rounds to 0.
+#[test]
+fn small_half_precision_factors_do_not_vanish() {
+    let small = |shape: &[usize], seed| {
+        let values = wave(shape, seed)
+            .iter::<f32>()
+            .map(|value| value * 1e-4)
+            .collect();
+        cast(TensorData::new::<f32, _>(values, shape), DType::F16)
+    };
+    let (up, down) = (small(&[6, 4], 1), small(&[4, 5], 2));
+    let patch = load(&[
+        ("lora_up.weight", up.clone()),
+        ("lora_down.weight", down.clone()),
+    ]);
+    let patch = patch.expect("a patch");
+    let expected = matrix(up).matmul(matrix(down)).mul_scalar(1e8);
+    for copy in [
+        patch.clone(),
+        patch.to_device(&device(), FloatDType::F16),
+        patch.to_device(&device(), FloatDType::F32),
+    ] {
+        let found = delta(copy.as_ref(), SHAPE);
+        assert_eq!(found.dtype(), DType::F32);
+        assert_close(found.mul_scalar(1e8), expected.clone(), TOLERANCE);
+        let input = matrix(wave(&[3, 5], 3))
+            .mul_scalar(1e4)
+            .cast(FloatDType::F16);
+        let sidecar = copy.sidecar_linear(input.clone()).expect("a sidecar");
+        assert_eq!(sidecar.dtype(), DType::F16);
+        let input = input.cast(FloatDType::F32).mul_scalar(1e-4);
+        let product = input.matmul(expected.clone().transpose());
+        // f16 has 11 bits; the output, near 1e-4, is scaled up after it was rounded.
+        assert_close(sidecar.cast(FloatDType::F32).mul_scalar(1e4), product, 2e-3);
+    }
+}
+
+#[test]
+fn factors_of_two_dtypes_are_brought_together() {
+    let patch = load(&[
+        ("lora_up.weight", cast(wave(&[6, 4], 1), DType::F16)),
+        ("lora_down.weight", wave(&[4, 5], 2)),
+    ])
+    .expect("a patch");
+    let up = matrix(cast(wave(&[6, 4], 1), DType::F16));
+    let expected = up.matmul(matrix(wave(&[4, 5], 2)));
+    assert_close(delta(patch.as_ref(), SHAPE), expected, TOLERANCE);
+}
+
+#[test]
+fn the_loaded_patch_keeps_the_files_dtype() {
+    let half = factors()
+        .into_iter()
+        .map(|(key, data)| (key, cast(data, DType::BF16)));
+    let patch = load(&half.collect::<Vec<_>>()).expect("a patch");
+    assert_eq!(patch.num_bytes(), 2 * (6 * 4 + 4 * 5));
+    let copy = patch.to_device(&device(), FloatDType::F32);
+    assert_eq!(copy.num_bytes(), 4 * (6 * 4 + 4 * 5));
+    assert_eq!(patch.num_bytes(), 2 * (6 * 4 + 4 * 5));
+}
+
+#[test]
+fn the_bias_is_scaled_like_the_weight() {
+    let bias = ("lora_up.bias", wave(&[6], 4));
+    let patch = load(&with(&[bias.clone(), ("alpha", scalar(2.0))])).expect("a patch");
+    let expected = matrix(wave(&[1, 6], 4)).mul_scalar(0.5).reshape([6]);
+    assert_close(patch.delta_bias().expect("a bias"), expected, TOLERANCE);
+    let short = load(&with(&[("lora_up.bias", wave(&[5], 4))]));
+    let expected = "layer `layer`: `lora_up.bias` has 5 elements, but `lora_up.weight` has 6 rows";
+    assert_eq!(message(short), expected);
+}
+
+#[test]
+fn another_shape_does_not_fit() {
+    let patch = low_rank([6, 5], 4, 1);
+    let expected = "the lora patch is for a weight of shape [6, 5], the layer has [5, 6]";
+    assert_eq!(message(patch.check([5, 6])), expected);
+}
+
+#[test]
+fn rows_share_down() {
+    let patch = load(&with(&[("lora_up.bias", wave(&[6], 4))])).expect("a patch");
+    let rows = patch
+        .slice_rows(2..5)
+        .expect("a low-rank patch cuts itself");
+    let expected = delta(patch.as_ref(), SHAPE).slice([2..5, 0..5]);
+    assert_close(delta(rows.as_ref(), [3, 5]), expected, TOLERANCE);
+    assert_eq!(rows.num_bytes(), 4 * (3 * 4 + 4 * 5 + 3));
+    assert!(patch.slice_rows(2..7).is_none());
+    assert!(patch.slice_rows(2..2).is_none());
+}
+
+#[test]
+fn integers_are_no_factors() {
+    let up = TensorData::new(vec![1_i64; 24], [6, 4]);
+    let patch = load(&[("lora_up.weight", up), factors()[1].clone()]);
+    let expected =
+        "layer `layer`: tensor `lora_up.weight` has dtype i64, expected a floating-point dtype";
+    assert_eq!(message(patch), expected);
+}

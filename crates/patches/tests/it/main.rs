@@ -1,0 +1,13 @@
+//! Tests of the public API, one module per feature.
+
+mod detection;
+mod dialects;
+mod files;
+mod fixtures;
+mod golden;
+mod lora;
+mod peft;
+mod row_slice;
+mod rows;
+mod set;
+mod sparse;

@@ -1,0 +1,215 @@
+//! Whole adapters: every key is in an entry, refused or unread.
+
+use burn::tensor::{DType, TensorData};
+use overglaze_patches::{
+    AdapterConfig, Dialect, FileKey, PatchError, PatchSet, TargetName, dialects::split_suffix,
+    inventory,
+};
+
+use crate::fixtures::{assert_close, cast, delta, device, matrix, message, scalar, wave};
+
+// A third party's spelling that claims a part of the dotted names too.
+inventory::submit! { Dialect { name: "test-echo", parse: parse_echo } }
+
+fn parse_echo(key: &str) -> Option<FileKey> {
+    let (path, suffix) = split_suffix(key)?;
+    let name = path
+        .strip_prefix("transformer.echo.")
+        .or(path.strip_prefix("echo."))?;
+    Some(FileKey {
+        target: TargetName::Dotted(name.into()),
+        suffix,
+    })
+}
+
+type Tensors = Vec<(String, TensorData)>;
+
+/// A pair `[6, rank] · [rank, 5]` under two keys.
+fn pair(path: &str, [down, up]: [&str; 2], rank: usize) -> Tensors {
+    vec![
+        (format!("{path}.{down}"), wave(&[rank, 5], 2)),
+        (format!("{path}.{up}"), wave(&[6, rank], 1)),
+    ]
+}
+
+const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
+const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
+
+fn read(tensors: Tensors) -> Result<PatchSet, PatchError> {
+    PatchSet::from_tensors("file", tensors, None, &device())
+}
+
+fn check_scale(set: &PatchSet, entry_index: usize, rank: usize, scale: f32) {
+    let product = matrix(wave(&[6, rank], 1)).matmul(matrix(wave(&[rank, 5], 2)));
+    let patch = set.entries[entry_index].patch.as_ref();
+    // Sums of at most 8 products of numbers below 1, in f32.
+    assert_close(delta(patch, [6, 5]), product.mul_scalar(scale), 1e-5);
+}
+
+#[test]
+fn every_key_is_accounted_for() {
+    let tensors = [
+        pair("transformer.blocks.0.to_q", PEFT, 4),
+        pair("lora_unet_blocks_0_qkv", KOHYA, 4),
+        pair("lora_te1_text_model_mlp_fc1", KOHYA, 4),
+        vec![
+            (
+                "transformer.blocks.0.to_k.lora_A.weight".into(),
+                wave(&[4, 5], 1),
+            ),
+            ("lora_unet_blocks_0_mlp.hada_w1_a".into(), wave(&[4, 5], 1)),
+            ("lora_unet_blocks_0_mlp.alpha".into(), scalar(4.0)),
+            ("zebra".into(), scalar(1.0)),
+            (
+                "double_blocks.0.processor.qkv_lora1.down.weight".into(),
+                wave(&[4, 5], 1),
+            ),
+        ],
+    ]
+    .concat();
+    let num_keys = tensors.len();
+    let set = read(tensors).expect("an adapter");
+    assert_eq!(set.num_keys(), num_keys);
+    let entries: Vec<_> = set
+        .entries
+        .iter()
+        .map(|e| (e.target.clone(), e.dialect, e.keys.len()))
+        .collect();
+    let expected = [
+        (TargetName::Dotted("blocks.0.to_q".into()), "diffusers", 2),
+        (TargetName::Flattened("blocks_0_qkv".into()), "kohya", 2),
+        (
+            TargetName::Flattened("lora_te1_text_model_mlp_fc1".into()),
+            "kohya",
+            2,
+        ),
+    ];
+    assert_eq!(entries, expected);
+    let refused: Vec<_> = set
+        .refused
+        .iter()
+        .map(|group| group.error.to_string())
+        .collect();
+    assert_eq!(
+        set.refused[1].keys,
+        [
+            "lora_unet_blocks_0_mlp.hada_w1_a",
+            "lora_unet_blocks_0_mlp.alpha"
+        ]
+    );
+    assert!(refused[0].starts_with("layer `blocks.0.to_k`: [\"lora_up.weight\"] missing beside"));
+    assert!(refused[1].starts_with(
+        "layer `blocks_0_mlp`: no patch kind accepts the keys [\"alpha\", \"hada_w1_a\"]"
+    ));
+    assert_eq!(
+        set.unread,
+        ["double_blocks.0.processor.qkv_lora1.down.weight", "zebra"]
+    );
+}
+
+#[test]
+fn a_missing_alpha_is_scale_one() {
+    let set = read(pair("lora_unet_a", KOHYA, 4)).expect("an adapter");
+    check_scale(&set, 0, 4, 1.0);
+}
+
+#[test]
+fn alpha_beside_dotted_factors_counts() {
+    let alpha = ("transformer.a.alpha".into(), scalar(4.0));
+    let set = read([pair("transformer.a", PEFT, 8), vec![alpha]].concat()).expect("an adapter");
+    check_scale(&set, 0, 8, 0.5);
+    assert_eq!(set.num_keys(), 3);
+}
+
+#[test]
+fn every_layer_has_its_own_alpha() {
+    let tensors = [
+        pair("lora_unet_a", KOHYA, 4),
+        pair("lora_unet_b", KOHYA, 8),
+        vec![
+            ("lora_unet_a.alpha".into(), scalar(1.0)),
+            ("lora_unet_b.alpha".into(), cast(scalar(16.0), DType::F16)),
+        ],
+    ];
+    let set = read(tensors.concat()).expect("an adapter");
+    check_scale(&set, 0, 4, 0.25);
+    check_scale(&set, 1, 8, 2.0);
+}
+
+#[test]
+fn the_configuration_gives_alpha_where_the_file_does_not() {
+    let config = r#"{"lora_alpha": 2, "alpha_pattern": {"to_v": 8}, "use_rslora": true}"#;
+    let config = AdapterConfig::from_json(config).expect("a configuration");
+    let tensors = [
+        pair("base_model.model.a.to_k", PEFT, 4),
+        pair("base_model.model.a.to_q", PEFT, 4),
+        pair("base_model.model.a.to_v", PEFT, 4),
+        vec![("base_model.model.a.to_q.alpha".into(), scalar(4.0))],
+    ]
+    .concat();
+    let set = PatchSet::from_tensors("file", tensors, Some(&config), &device());
+    let set = set.expect("an adapter");
+    check_scale(&set, 0, 4, 2.0 / 2.0);
+    check_scale(&set, 1, 4, 1.0);
+    check_scale(&set, 2, 4, 8.0 / 2.0);
+    assert_eq!(set.num_keys(), 7);
+}
+
+#[test]
+fn the_configuration_leaves_other_groups_alone() {
+    let config = AdapterConfig::from_json(r#"{"lora_alpha": 2}"#).expect("a configuration");
+    let tensors = [
+        pair("lora_unet_a", KOHYA, 4),
+        vec![("transformer.a.test_full".into(), wave(&[6, 5], 1))],
+    ]
+    .concat();
+    let set = PatchSet::from_tensors("file", tensors, Some(&config), &device());
+    let set = set.expect("an adapter");
+    assert_eq!(set.entries[0].patch.kind(), "test-full");
+    check_scale(&set, 1, 4, 1.0);
+}
+
+#[test]
+fn two_spellings_of_one_tensor_must_agree() {
+    let first = pair("transformer.a", PEFT, 4);
+    let same = pair("base_model.model.a", KOHYA, 4);
+    let set = read([first.clone(), same.clone()].concat()).expect("equal tensors are used once");
+    assert_eq!(
+        (set.entries.len(), set.entries[0].keys.len(), set.num_keys()),
+        (1, 4, 4)
+    );
+    check_scale(&set, 0, 4, 1.0);
+    let mut other = same;
+    other[0].1 = wave(&[4, 5], 9);
+    let expected = "layer `a`: the keys `transformer.a.lora_A.weight` and `base_model.model.a.lora_down.weight` \
+                    both give `lora_down.weight` and differ; remove one of them from the file";
+    assert_eq!(message(read([first, other].concat())), expected);
+}
+
+#[test]
+fn a_key_of_two_dialects_is_refused() {
+    let expected = "key `transformer.echo.a.lora_A.weight`: the dialects [\"diffusers\", \"test-echo\"] all claim it";
+    assert_eq!(message(read(pair("transformer.echo.a", PEFT, 4))), expected);
+    let set = read(pair("echo.a", PEFT, 4)).expect("only one dialect reads this");
+    assert_eq!(set.entries[0].dialect, "test-echo");
+}
+
+#[test]
+fn a_file_without_adapter_keys_is_refused() {
+    for (tensors, num_keys) in [
+        (vec![], 0),
+        (
+            vec![
+                ("transformer.proj_out.weight".into(), scalar(1.0)),
+                ("b".into(), scalar(1.0)),
+            ],
+            2,
+        ),
+    ] {
+        let expected = format!(
+            "`file` holds no adapter tensors: none of its {num_keys} keys is in a spelling this build \
+             reads ([\"diffusers\", \"kohya\", \"test-echo\"])"
+        );
+        assert_eq!(message(read(tensors)), expected);
+    }
+}

@@ -1,0 +1,119 @@
+//! The sparse triple beside low-rank factors.
+
+use burn::tensor::TensorData;
+
+use crate::fixtures::{assert_close, delta, device, load, matrix, message, scalar, wave};
+
+fn patch_with(
+    indices: TensorData,
+    values: TensorData,
+    size: &[i64],
+) -> Result<std::sync::Arc<dyn overglaze_patches::Patch>, overglaze_patches::PatchError> {
+    load(&[
+        ("lora_up.weight", wave(&[6, 4], 1)),
+        ("lora_down.weight", wave(&[4, 5], 2)),
+        ("alpha", scalar(2.0)),
+        ("bias_indices", indices),
+        ("bias_values", values),
+        ("bias_size", TensorData::new(size.to_vec(), [size.len()])),
+    ])
+}
+
+fn ints(values: &[i16], shape: [usize; 2]) -> TensorData {
+    TensorData::new(values.to_vec(), shape)
+}
+
+#[test]
+fn one_dimension_is_the_bias() {
+    let values = TensorData::from([1.0_f32, 2.0, 4.0]);
+    let patch = patch_with(ints(&[5, 0, 5], [1, 3]), values, &[6]).expect("a patch");
+    let expected = matrix(TensorData::from([[1.0_f32, 0.0, 0.0, 0.0, 0.0, 2.5]])).reshape([6]);
+    assert_close(patch.delta_bias().expect("a bias"), expected, 0.0);
+}
+
+#[test]
+fn two_dimensions_are_the_weight() {
+    let values = TensorData::from([1.0_f32, 2.0]);
+    let patch = patch_with(ints(&[0, 5, 4, 1], [2, 2]), values, &[6, 5]).expect("a patch");
+    let mut dense = vec![0.0_f32; 30];
+    (dense[4], dense[26]) = (1.0, 2.0);
+    let low_rank = matrix(wave(&[6, 4], 1)).matmul(matrix(wave(&[4, 5], 2)));
+    let expected = (low_rank + matrix(TensorData::new(dense, [6, 5]))).mul_scalar(0.5);
+    // Sums of 5 numbers below 2 in f32.
+    assert_close(delta(patch.as_ref(), [6, 5]), expected.clone(), 1e-6);
+    assert!(patch.delta_bias().is_none());
+    assert!(patch.sidecar_linear(matrix(wave(&[2, 5], 3))).is_none());
+    let rows = overglaze_patches::slice_rows(&patch, 3..6);
+    assert_close(
+        delta(rows.as_ref(), [3, 5]),
+        expected.slice([3..6, 0..5]),
+        1e-6,
+    );
+    let copy = patch.to_device(&device(), burn::tensor::FloatDType::F32);
+    assert_eq!(copy.num_bytes(), patch.num_bytes());
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let one = || TensorData::from([1.0_f32]);
+    let cases = [
+        (
+            ints(&[6], [1, 1]),
+            &[6_i64][..],
+            "`bias_indices` points outside of the size [6]",
+        ),
+        (
+            ints(&[-1], [1, 1]),
+            &[6],
+            "`bias_indices` holds a negative number",
+        ),
+        (
+            ints(&[0], [1, 1]),
+            &[7],
+            "`bias_size` is [7], expected [6] or [6, 5]",
+        ),
+        (
+            ints(&[0, 0], [2, 1]),
+            &[5, 6],
+            "`bias_size` is [5, 6], expected [6] or [6, 5]",
+        ),
+        (
+            ints(&[0, 0], [2, 1]),
+            &[i64::MAX, 4],
+            "`bias_size` is not the size of a tensor",
+        ),
+        (
+            ints(&[0], [1, 1]),
+            &[],
+            "`bias_size` is not the size of a tensor",
+        ),
+        (
+            ints(&[0, 0], [1, 2]),
+            &[6],
+            "`bias_indices` has shape [1, 2], expected [1, 1] beside `bias_values` of shape [1]",
+        ),
+        (
+            TensorData::new(vec![0_u64], [1, 1]),
+            &[6],
+            "`bias_indices` has dtype u64, expected a signed integer dtype",
+        ),
+    ];
+    for (indices, size, why) in cases {
+        let found = message(patch_with(indices, one(), size));
+        assert_eq!(found, format!("layer `layer`: {why}"));
+    }
+}
+
+#[test]
+fn all_three_or_none() {
+    let patch = load(&[
+        ("lora_up.weight", wave(&[6, 4], 1)),
+        ("lora_down.weight", wave(&[4, 5], 2)),
+        ("bias_indices", ints(&[0], [1, 1])),
+        ("bias_size", TensorData::from([6_i64])),
+    ]);
+    assert_eq!(
+        message(patch),
+        "layer `layer`: tensor `bias_values` is missing"
+    );
+}

@@ -1,0 +1,59 @@
+//! `bf16`: the upper half of an f32, little-endian: `value = bits << 16`.
+
+use burn::tensor::DType;
+
+use crate::{
+    FormatEntry, QuantFormat,
+    kernels::{InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed},
+};
+
+inventory::submit! { FormatEntry(&Bf16) }
+
+/// Two bytes a value, with the exponent of an f32.
+#[derive(Debug)]
+struct Bf16;
+
+impl QuantFormat for Bf16 {
+    fn name(&self) -> &'static str {
+        "bf16"
+    }
+
+    fn tags(&self) -> &'static [&'static str] {
+        &["BF16"]
+    }
+
+    fn block_len(&self) -> usize {
+        1
+    }
+
+    fn block_bytes(&self) -> usize {
+        size_of::<u16>()
+    }
+
+    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
+        for (value, bytes) in values.iter_mut().zip(blocks.as_chunks().0) {
+            *value = half::bf16::from_le_bytes(*bytes).to_f32();
+        }
+    }
+
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        decode_packed(self, rows, values);
+    }
+
+    fn dot_rows(&self, rows: &WeightRows<'_>, input: InputRows<'_>, output: &mut OutputTile<'_>) {
+        dot_packed(self, rows, input, output);
+    }
+
+    fn dense_dtype(&self) -> Option<DType> {
+        Some(DType::BF16)
+    }
+}
+
+impl Unpack<32, 64> for Bf16 {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 64], values: &mut [f32; 32]) {
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `f16`: IEEE 754 binary16, little-endian.
+
+use burn::tensor::DType;
+
+use crate::{
+    FormatEntry, QuantFormat,
+    kernels::{
+        InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed, widen_f16,
+        widen_finite_f16,
+    },
+};
+
+inventory::submit! { FormatEntry(&F16) }
+
+/// Two bytes a value: sign, 5 bits of exponent, 10 of mantissa.
+#[derive(Debug)]
+struct F16;
+
+impl QuantFormat for F16 {
+    fn name(&self) -> &'static str {
+        "f16"
+    }
+
+    fn tags(&self) -> &'static [&'static str] {
+        &["F16"]
+    }
+
+    fn block_len(&self) -> usize {
+        1
+    }
+
+    fn block_bytes(&self) -> usize {
+        size_of::<u16>()
+    }
+
+    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
+        for (value, bytes) in values.iter_mut().zip(blocks.as_chunks().0) {
+            *value = half::f16::from_le_bytes(*bytes).to_f32();
+        }
+    }
+
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        decode_packed(self, rows, values);
+    }
+
+    fn dot_rows(&self, rows: &WeightRows<'_>, input: InputRows<'_>, output: &mut OutputTile<'_>) {
+        dot_packed(self, rows, input, output);
+    }
+
+    fn dense_dtype(&self) -> Option<DType> {
+        Some(DType::F16)
+    }
+}
+
+impl Unpack<32, 64> for F16 {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 64], values: &mut [f32; 32]) {
+        let mut largest = 0;
+        for bytes in bytes.as_chunks().0 {
+            largest = largest.max(u16::from_le_bytes(*bytes) & 0x7fff);
+        }
+        let is_finite = largest < 0x7c00;
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            let bits = u16::from_le_bytes(*bytes);
+            *value = if is_finite {
+                widen_finite_f16(bits)
+            } else {
+                widen_f16(bits)
+            };
+        }
+    }
+}

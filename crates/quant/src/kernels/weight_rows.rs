@@ -1,0 +1,56 @@
+//! Some rows of a packed weight matrix.
+
+use std::ops::Range;
+
+use crate::Parts;
+
+/// Rows `rows` of a packed matrix `[d_output, d_input]` whose parts were validated.
+#[derive(Clone, Debug)]
+pub struct WeightRows<'a> {
+    parts: &'a Parts,
+    d_input: usize,
+    rows: Range<usize>,
+}
+
+impl<'a> WeightRows<'a> {
+    pub(crate) fn new(parts: &'a Parts, d_input: usize, rows: Range<usize>) -> Self {
+        Self {
+            parts,
+            d_input,
+            rows,
+        }
+    }
+
+    /// The parts of the whole matrix.
+    #[must_use]
+    pub fn parts(&self) -> &'a Parts {
+        self.parts
+    }
+
+    /// Values per row.
+    #[must_use]
+    pub fn d_input(&self) -> usize {
+        self.d_input
+    }
+
+    /// Which rows of the matrix these are.
+    #[must_use]
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// The bytes of these rows where blocks of `[values, bytes]` tile the part `values`.
+    #[must_use]
+    pub fn blocks(&self, [block_len, block_bytes]: [usize; 2]) -> &'a [u8] {
+        let row_bytes = self.d_input / block_len * block_bytes;
+        let values = self.parts.get(Parts::VALUES).unwrap_or_default();
+        &values[self.rows.start * row_bytes..self.rows.end * row_bytes]
+    }
+
+    /// Each row alone.
+    pub fn iter(&self) -> impl Iterator<Item = Self> + use<'a> {
+        let (parts, d_input) = (self.parts, self.d_input);
+        self.rows()
+            .map(move |row| Self::new(parts, d_input, row..row + 1))
+    }
+}

@@ -1,0 +1,24 @@
+//! Packed weight matrices, and products that read them in place.
+//!
+//! A [`QuantFormat`] says how blocks of values are packed; formats register themselves through
+//! `inventory`, one file each. A [`QuantizedTensor`] is a matrix `[d_output, d_input]` in such a format
+//! whose [`linear`](QuantizedTensor::linear) decodes tile by tile inside the product: no decoded copy
+//! of the weight ever exists.
+
+mod error;
+mod format;
+pub mod formats;
+mod host_data;
+pub mod kernels;
+mod parts;
+mod tensor;
+
+pub use error::QuantError;
+pub use format::{
+    FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,
+    values_bytes,
+};
+#[doc(hidden)]
+pub use inventory;
+pub use parts::Parts;
+pub use tensor::QuantizedTensor;

@@ -1,0 +1,155 @@
+//! Decoders against what others computed, and fast ones against plain ones.
+
+use std::fs;
+
+use overglaze_quant::{Parts, QuantizedTensor, format_by_name, format_by_tag, formats_by_name};
+use safetensors::SafeTensors;
+
+use crate::packing::num_bytes;
+
+/// A case of gguf-py: same bytes, same bits.
+fn check_golden(tag: &str) {
+    let path = format!(
+        "{}/tests/data/{tag}.safetensors",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let file = fs::read(path).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let packed = tensors.tensor("param.raw").unwrap();
+    let expected = tensors.tensor("out.f32").unwrap();
+    let shape = expected.shape().try_into().unwrap();
+    let expected = f32_values(expected.data());
+    assert!(expected.iter().any(|value| *value != 0.0));
+
+    let parts = Parts::values(packed.data().to_vec().into());
+    let weight = QuantizedTensor::new(format_by_tag(tag).unwrap(), shape, parts).unwrap();
+    assert_eq!(bits(&decoded(&weight)), bits(&expected));
+    let mut plain = vec![0.0; expected.len()];
+    weight.format().decode(packed.data(), &mut plain);
+    assert_eq!(bits(&plain), bits(&expected));
+}
+
+#[test]
+fn golden_cases_match_bit_for_bit() {
+    check_golden("Q8_0");
+}
+
+#[test]
+fn dense_values_decode_exactly() {
+    let values = [
+        0.0f32,
+        -0.0,
+        1.0,
+        -1.5,
+        65504.0,
+        6.103_515_6e-5,
+        5.960_464_5e-8,
+        f32::INFINITY,
+    ];
+    check_dense("f32", values.map(f32::to_le_bytes).concat(), &values);
+    check_dense(
+        "f16",
+        values
+            .map(|v| half::f16::from_f32(v).to_le_bytes())
+            .concat(),
+        &values,
+    );
+    let values = [
+        0.0f32,
+        -0.0,
+        1.0,
+        -1.5,
+        3.0e38,
+        1.0e-38,
+        9.2e-41,
+        f32::NEG_INFINITY,
+    ]
+    .map(|value| half::bf16::from_f32(value).to_f32());
+    check_dense(
+        "bf16",
+        values
+            .map(|v| half::bf16::from_f32(v).to_le_bytes())
+            .concat(),
+        &values,
+    );
+}
+
+fn check_dense(name: &str, bytes: Vec<u8>, expected: &[f32]) {
+    let shape = [2, expected.len() / 2];
+    let format = format_by_name(name).unwrap();
+    let weight = QuantizedTensor::new(format, shape, Parts::values(bytes.into())).unwrap();
+    assert_eq!(bits(&decoded(&weight)), bits(expected), "{name}");
+}
+
+/// Every pattern of 16 bits in every place a 16-bit number can stand: subnormals, infinities, NaN, and
+/// scales that are any of these.
+#[test]
+fn inner_loops_decode_what_the_plain_decoder_does() {
+    let patterns: Vec<u8> = (0..=u16::MAX).rev().flat_map(u16::to_le_bytes).collect();
+    for format in formats_by_name() {
+        let d_input = 1056;
+        let row_bytes = num_bytes(format, [1, d_input]);
+        let d_output = patterns.len() / row_bytes;
+        let bytes = patterns[..d_output * row_bytes].to_vec();
+        let mut plain = vec![0.0; d_output * d_input];
+        format.decode(&bytes, &mut plain);
+        let parts = Parts::values(bytes.into());
+        let weight = QuantizedTensor::new(format, [d_output, d_input], parts).unwrap();
+        let is_same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        assert!(
+            decoded(&weight).iter().zip(&plain).all(is_same),
+            "{}",
+            format.name()
+        );
+    }
+}
+
+#[test]
+fn special_scales_pass_through() {
+    for (scale, check) in [
+        (
+            half::f16::INFINITY,
+            (|v: f32| v == f32::INFINITY) as fn(f32) -> bool,
+        ),
+        (half::f16::NEG_INFINITY, |v: f32| v == f32::NEG_INFINITY),
+        (half::f16::NAN, f32::is_nan),
+    ] {
+        let bytes = [&scale.to_le_bytes()[..], &[1; 32]].concat();
+        let format = format_by_name("q8_0").unwrap();
+        let weight = QuantizedTensor::new(format, [1, 32], Parts::values(bytes.into())).unwrap();
+        assert!(decoded(&weight).into_iter().all(check), "{scale}");
+        let mut output = [0.0];
+        weight.linear_into(&[1.0; 32], &mut output);
+        assert!(check(output[0]), "{scale}: {output:?}");
+    }
+}
+
+#[test]
+fn names_and_tags_find_every_format() {
+    for format in formats_by_name() {
+        assert_eq!(format_by_name(format.name()).unwrap().name(), format.name());
+        for tag in format.tags() {
+            assert_eq!(format_by_tag(tag).unwrap().name(), format.name());
+        }
+    }
+}
+
+fn decoded(weight: &QuantizedTensor) -> Vec<f32> {
+    let [d_output, d_input] = weight.shape();
+    let mut values = vec![0.0; d_output * d_input];
+    weight.decode_rows(0..d_output, &mut values);
+    values
+}
+
+fn f32_values(bytes: &[u8]) -> Vec<f32> {
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}

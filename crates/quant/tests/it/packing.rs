@@ -1,0 +1,52 @@
+//! Packed matrices for tests, in any format whose values stand in blocks.
+
+use bytes::Bytes;
+use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, values_bytes};
+
+/// `[d_output, d_input]` with `d_input` rounded up to whole blocks, of finite values of both signs.
+pub(crate) fn packed(
+    format: &'static dyn QuantFormat,
+    [d_output, d_input]: [usize; 2],
+) -> QuantizedTensor {
+    let shape = [d_output, d_input.next_multiple_of(format.block_len())];
+    let bytes = finite_bytes(num_bytes(format, shape));
+    QuantizedTensor::new(format, shape, Parts::values(bytes.into())).unwrap()
+}
+
+/// The same matrix with its bytes at `offset` within an allocation.
+pub(crate) fn moved(weight: &QuantizedTensor, offset: usize) -> QuantizedTensor {
+    let bytes = weight.parts().get(Parts::VALUES).unwrap();
+    let shifted = Bytes::from([&vec![0; offset], bytes].concat()).slice(offset..);
+    QuantizedTensor::new(weight.format(), weight.shape(), Parts::values(shifted)).unwrap()
+}
+
+pub(crate) fn num_bytes(format: &'static dyn QuantFormat, shape: [usize; 2]) -> usize {
+    values_bytes(
+        format.name(),
+        shape,
+        [format.block_len(), format.block_bytes()],
+    )
+    .unwrap()
+}
+
+/// Values between -1 and 1, none of them special.
+pub(crate) fn values(len: usize) -> Vec<f32> {
+    random_bytes(len)
+        .map(|byte| (f32::from(byte) - 127.5) / 128.0)
+        .collect()
+}
+
+/// Bytes `±0x30..=±0x3f`: in a number of any width they give exponents of ordinary size.
+fn finite_bytes(len: usize) -> Vec<u8> {
+    random_bytes(len).map(|byte| 0x30 | byte & 0x8f).collect()
+}
+
+fn random_bytes(len: usize) -> impl Iterator<Item = u8> {
+    let mut state = 0x2545_f491u32;
+    (0..len).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[3]
+    })
+}

@@ -1,0 +1,117 @@
+//! One mapped safetensors file; views of its tensors cost no copy.
+//!
+//! The only unsafe code of this crate is the mapping itself.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use memmap2::Mmap;
+
+use crate::StreamError;
+
+use super::{TensorEntry, WeightSource, header::Header, unknown_tensor};
+
+/// A safetensors file, mapped into memory.
+///
+/// The file must not be cut or rewritten while it is open: the views would see it, and reading past a new
+/// end ends the process.
+pub struct SafetensorsSource {
+    path: PathBuf,
+    map: Bytes,
+    entries: BTreeMap<String, TensorEntry>,
+    ranges: BTreeMap<String, Range<usize>>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl SafetensorsSource {
+    /// Maps a file and checks its header; no tensor is read.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is another kind of file, or has a header that doesn't fit it.
+    pub fn open(path: &Path) -> Result<Self, StreamError> {
+        let map = map_file(path)?;
+        let header = Header::parse(&path.display().to_string(), &map)?;
+        let mut entries = BTreeMap::new();
+        let mut ranges = BTreeMap::new();
+        for (name, tensor) in header.tensors {
+            let entry = TensorEntry {
+                tag: tensor.tag,
+                shape: tensor.shape,
+                num_bytes: tensor.range.len() as u64,
+                file: Some(path.to_owned()),
+            };
+            entries.insert(name.clone(), entry);
+            ranges.insert(name, tensor.range);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            map,
+            entries,
+            ranges,
+            metadata: header.metadata,
+        })
+    }
+
+    /// The whole mapped file.
+    #[must_use]
+    pub fn mapping(&self) -> &Bytes {
+        &self.map
+    }
+}
+
+impl WeightSource for SafetensorsSource {
+    fn entries(&self) -> &BTreeMap<String, TensorEntry> {
+        &self.entries
+    }
+
+    fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    fn label(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, StreamError> {
+        match self.ranges.get(name) {
+            Some(range) => Ok(self.map.slice(range.clone())),
+            None => Err(unknown_tensor(self, name)),
+        }
+    }
+}
+
+impl fmt::Debug for SafetensorsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SafetensorsSource")
+            .field("path", &self.path)
+            .field("num_tensors", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn map_file(path: &Path) -> Result<Bytes, StreamError> {
+    let refused = |source| StreamError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(refused)?;
+    if file.metadata().map_err(refused)?.len() == 0 {
+        // Not every system can map nothing; the header parser says what is wrong.
+        return Ok(Bytes::new());
+    }
+    map(&file).map(Bytes::from_owner).map_err(refused)
+}
+
+#[expect(unsafe_code, reason = "mapping a file has no safe form")]
+fn map(file: &File) -> Result<Mmap, std::io::Error> {
+    // SAFETY: the map is read-only and private to this process, and outlives every view through the
+    // `Bytes` that owns it. Another process that cuts the file is outside what can be checked; the
+    // type's documentation forbids it, as every mapping loader does.
+    unsafe { Mmap::map(file) }
+}

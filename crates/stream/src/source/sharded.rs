@@ -1,0 +1,195 @@
+//! A checkpoint split over several safetensors files, joined by an index.
+//!
+//! ```text
+//! {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}
+//! ```
+//!
+//! Index and shards must agree in both directions, and a shard name is a plain file name beside the index.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Component, Path, PathBuf},
+};
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::StreamError;
+
+use super::{SafetensorsSource, TensorEntry, WeightSource, header, unknown_tensor};
+
+/// Longest index read: as for a safetensors header.
+const MAX_INDEX_BYTES: u64 = header::MAX_HEADER_BYTES;
+
+/// Several safetensors files as one source.
+pub struct ShardedSource {
+    index_path: PathBuf,
+    entries: BTreeMap<String, TensorEntry>,
+    weight_map: BTreeMap<String, String>,
+    shards: BTreeMap<String, SafetensorsSource>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl ShardedSource {
+    /// Reads an index, and maps and checks every shard.
+    ///
+    /// # Errors
+    /// Where index or shards cannot be read, or do not agree.
+    pub fn open(index_path: &Path) -> Result<Self, StreamError> {
+        let weight_map = read_weight_map(index_path)?;
+        let shards = open_shards(index_path, &weight_map)?;
+        check_map(index_path, &weight_map, &shards)?;
+        check_shards(index_path, &weight_map, &shards)?;
+        let mut entries = BTreeMap::new();
+        let mut metadata = BTreeMap::new();
+        for shard in shards.values() {
+            entries.extend(shard.entries().clone());
+            metadata.extend(shard.metadata().clone());
+        }
+        Ok(Self {
+            index_path: index_path.to_owned(),
+            entries,
+            weight_map,
+            shards,
+            metadata,
+        })
+    }
+}
+
+impl WeightSource for ShardedSource {
+    fn entries(&self) -> &BTreeMap<String, TensorEntry> {
+        &self.entries
+    }
+
+    fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    fn label(&self) -> String {
+        self.index_path.display().to_string()
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, StreamError> {
+        let shard = self
+            .weight_map
+            .get(name)
+            .and_then(|shard| self.shards.get(shard));
+        match shard {
+            Some(shard) => shard.read(name),
+            None => Err(unknown_tensor(self, name)),
+        }
+    }
+}
+
+impl fmt::Debug for ShardedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardedSource")
+            .field("index_path", &self.index_path)
+            .field("num_shards", &self.shards.len())
+            .field("num_tensors", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+fn read_weight_map(path: &Path) -> Result<BTreeMap<String, String>, StreamError> {
+    let refused = |source| StreamError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let found_bytes = fs::metadata(path).map_err(refused)?.len();
+    if found_bytes > MAX_INDEX_BYTES {
+        return Err(StreamError::IndexLength {
+            path: path.to_owned(),
+            found_bytes,
+            limit_bytes: MAX_INDEX_BYTES,
+        });
+    }
+    let json = fs::read(path).map_err(refused)?;
+    let index: Index = serde_json::from_slice(&json).map_err(|source| StreamError::Index {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(index.weight_map)
+}
+
+fn open_shards(
+    index_path: &Path,
+    weight_map: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, SafetensorsSource>, StreamError> {
+    let mut shards = BTreeMap::new();
+    for shard in weight_map.values() {
+        if shards.contains_key(shard) {
+            continue;
+        }
+        let refused = || (index_path.to_owned(), shard.clone());
+        if !is_plain_name(shard) {
+            let (path, shard) = refused();
+            return Err(StreamError::ShardName { path, shard });
+        }
+        let shard_path = index_path.with_file_name(shard);
+        if !shard_path.is_file() {
+            let (path, shard) = refused();
+            return Err(StreamError::MissingShard { path, shard });
+        }
+        shards.insert(shard.clone(), SafetensorsSource::open(&shard_path)?);
+    }
+    Ok(shards)
+}
+
+/// One component, not `..`, and no separator of any system.
+fn is_plain_name(shard: &str) -> bool {
+    let mut components = Path::new(shard).components();
+    matches!(
+        (components.next(), components.next()),
+        (Some(Component::Normal(_)), None)
+    ) && !shard.contains(['/', '\\', ':', '\0'])
+}
+
+/// Every tensor of the index is in its shard.
+fn check_map(
+    path: &Path,
+    weight_map: &BTreeMap<String, String>,
+    shards: &BTreeMap<String, SafetensorsSource>,
+) -> Result<(), StreamError> {
+    let missing = weight_map
+        .iter()
+        .find(|(name, shard)| !shards[*shard].entries().contains_key(*name));
+    match missing {
+        Some((tensor, shard)) => Err(StreamError::ShardMismatch {
+            path: path.to_owned(),
+            tensor: tensor.clone(),
+            expected: format!("`{shard}`"),
+            found: "that file does not have it".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Every tensor of a shard is in the index, and placed there.
+fn check_shards(
+    path: &Path,
+    weight_map: &BTreeMap<String, String>,
+    shards: &BTreeMap<String, SafetensorsSource>,
+) -> Result<(), StreamError> {
+    for (shard, source) in shards {
+        for tensor in source.entries().keys() {
+            let placed = weight_map.get(tensor);
+            if placed != Some(shard) {
+                return Err(StreamError::ShardMismatch {
+                    path: path.to_owned(),
+                    tensor: tensor.clone(),
+                    expected: placed
+                        .map_or_else(|| "no file".to_owned(), |file| format!("`{file}`")),
+                    found: format!("`{shard}` has it"),
+                });
+            }
+        }
+    }
+    Ok(())
+}

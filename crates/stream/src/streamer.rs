@@ -1,0 +1,209 @@
+//! Streaming the weights of a model that runs layer after layer, cycle after cycle.
+//!
+//! A weight is *absent*, *loading*, *in place* or *failed*. [`Streamer::acquire`] hands out a [`Lease`] on a
+//! weight in place, and loads it in the calling thread where the worker has not come to it. The worker
+//! loads the next weights in cyclic order. Both make room by evicting the unleased weight whose next use
+//! is furthest away; a leased weight is never evicted, and no lock is held while bytes are read.
+//!
+//! # Waiting
+//! Any number of threads may acquire in any order. Threads that hold at most one lease at a time cannot
+//! block each other for good: whoever waits for room holds none, so every lease is dropped by a thread
+//! that runs. Room is given in order of asking, except that a thread which already holds a lease goes
+//! first. Holding two leases at once needs a budget for both. Where every thread that holds a lease is
+//! itself waiting, or bytes are kept outside leases, nobody can make room: after five seconds without
+//! progress one acquire ends with [`StreamError::BudgetHeld`]. A lease counts for the thread that
+//! acquired it, also after it has moved to another.
+
+mod reserve;
+mod shared;
+mod table;
+mod visit;
+mod worker;
+
+use std::{fmt, ops::Deref, sync::Arc, thread};
+
+use crate::{Ledger, Plan, Slot, StreamError, StreamStats, WeightSource, ledger::Reservation};
+
+use self::{shared::Shared, worker::Worker};
+
+/// A weight that can be made resident in a slot.
+pub trait Streamable: Send + Sync + 'static {
+    /// The form that computes; it keeps the slot's bytes alive as long as it uses them.
+    type Resident: Send + Sync + 'static;
+
+    /// Name of the layer, for messages.
+    fn name(&self) -> &str;
+
+    /// Slot bytes the resident form needs; asked once.
+    fn num_bytes(&self) -> u64;
+
+    /// Fills a slot of [`num_bytes`](Self::num_bytes) from the source.
+    ///
+    /// # Errors
+    /// Whatever keeps the weight from being read; own errors go in through [`StreamError::load`].
+    fn load(&self, source: &dyn WeightSource, slot: Slot) -> Result<Self::Resident, StreamError>;
+}
+
+/// How a [`Streamer`] uses memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamerConfig {
+    /// Hard cap on bytes in slots; `u64::MAX` for none.
+    pub budget_bytes: u64,
+    /// Weights not yet in place that the worker loads ahead at most; 0 runs without a worker.
+    pub lookahead: usize,
+    /// Overwrite released buffers with garbage, so that late readers show.
+    pub poison_released: bool,
+}
+
+/// Position of a weight in the execution order of one [`Streamer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(usize);
+
+/// Keeps the weights of one model within a budget.
+pub struct Streamer<S: Streamable> {
+    shared: Arc<Shared<S>>,
+    // Dropping it stops and joins the thread.
+    worker: Option<Worker<S>>,
+}
+
+impl<S: Streamable> Streamer<S> {
+    /// Plans residency for `weights`, given in execution order. Loads and allocates nothing yet.
+    ///
+    /// # Errors
+    /// [`StreamError::LayerOverBudget`] where one weight alone exceeds the budget, and
+    /// [`StreamError::Worker`] where no thread can be started.
+    pub fn new(
+        source: Arc<dyn WeightSource>,
+        weights: Vec<S>,
+        config: StreamerConfig,
+    ) -> Result<Arc<Self>, StreamError> {
+        let starts_worker = config.lookahead > 0 && weights.len() > 1;
+        let shared = Arc::new(Shared::new(source, weights, &config)?);
+        let worker = if starts_worker {
+            Some(Worker::start(Arc::clone(&shared))?)
+        } else {
+            None
+        };
+        Ok(Arc::new(Self { shared, worker }))
+    }
+
+    /// Id of the weight at this place of the execution order.
+    ///
+    /// # Panics
+    /// Where there is no such weight.
+    #[must_use]
+    pub fn slot_id(&self, index: usize) -> SlotId {
+        let num_weights = self.num_weights();
+        assert!(
+            index < num_weights,
+            "weight {index} asked of a streamer with {num_weights}"
+        );
+        SlotId(index)
+    }
+
+    /// Number of weights.
+    #[must_use]
+    pub fn num_weights(&self) -> usize {
+        self.shared.weights().len()
+    }
+
+    /// The weights as given, in execution order.
+    #[must_use]
+    pub fn weights(&self) -> &[S] {
+        self.shared.weights()
+    }
+
+    /// Puts the weight in place and keeps it there until the lease is dropped; may wait.
+    ///
+    /// # Errors
+    /// [`StreamError::Load`] or [`StreamError::LoadPanicked`] where the weight cannot be loaded, also
+    /// ahead of time (a later acquire tries again), [`StreamError::BudgetHeld`] where nobody can make room
+    /// (see the module's text), and [`StreamError::UnknownSlot`] for the id of a longer streamer.
+    pub fn acquire(self: &Arc<Self>, id: SlotId) -> Result<Lease<S>, StreamError> {
+        let SlotId(index) = id;
+        let num_weights = self.num_weights();
+        if index >= num_weights {
+            return Err(StreamError::UnknownSlot { index, num_weights });
+        }
+        let owner = thread::current().id();
+        Ok(Lease {
+            resident: visit::obtain(&self.shared, index, owner)?,
+            hold: Hold {
+                shared: Arc::clone(&self.shared),
+                index,
+                owner,
+            },
+        })
+    }
+
+    /// Sets bytes of the budget aside for something else, evicting unleased weights where it must.
+    ///
+    /// # Errors
+    /// [`StreamError::NoRoom`] where leases leave too little, or the largest weight would no longer fit.
+    pub fn reserve(&self, num_bytes: u64) -> Result<Reservation, StreamError> {
+        reserve::reserve(&self.shared, num_bytes)
+    }
+
+    /// What stays resident, and what passes through.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.shared.plan()
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn stats(&self) -> StreamStats {
+        self.shared.stats()
+    }
+
+    /// The books of the budget.
+    #[must_use]
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        self.shared.ledger()
+    }
+}
+
+impl<S: Streamable> fmt::Debug for Streamer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streamer")
+            .field("plan", self.plan())
+            .field("has_worker", &self.worker.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps a weight in place while it lives.
+pub struct Lease<S: Streamable> {
+    // Declared first, so dropped first: an unleased weight is held by the table alone.
+    resident: Arc<S::Resident>,
+    hold: Hold<S>,
+}
+
+impl<S: Streamable> Deref for Lease<S> {
+    type Target = S::Resident;
+
+    fn deref(&self) -> &S::Resident {
+        &self.resident
+    }
+}
+
+impl<S: Streamable> fmt::Debug for Lease<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("layer", &self.hold.shared.weights()[self.hold.index].name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The entry in the table that a lease stands for.
+struct Hold<S: Streamable> {
+    shared: Arc<Shared<S>>,
+    index: usize,
+    owner: thread::ThreadId,
+}
+
+impl<S: Streamable> Drop for Hold<S> {
+    fn drop(&mut self) {
+        self.shared.release(self.index, self.owner);
+    }
+}

@@ -1,0 +1,28 @@
+//! Medians of runs taken in turns.
+
+use std::time::{Duration, Instant};
+
+/// What is measured: one run, told which repetition it is.
+pub(crate) type Run<'a> = Box<dyn FnMut(usize) + 'a>;
+
+/// Runs every candidate `repetitions` times, one after the other in each repetition, and gives each one's
+/// median. The first repetition warms up and does not count.
+pub(crate) fn medians(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Duration> {
+    let mut times = vec![Vec::with_capacity(repetitions); candidates.len()];
+    for repetition in 0..=repetitions {
+        for (run, times) in candidates.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            run(repetition);
+            if repetition > 0 {
+                times.push(start.elapsed());
+            }
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+/// The median of `times`; zero when there are none.
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden`.
+//!
+//! One file per subcommand. This program drives cargo and reads files; it depends on no crate of the
+//! workspace, so it builds in seconds before anything else does.
+
+use std::process::ExitCode;
+
+use failure::Failure;
+
+mod bench;
+mod ci;
+mod failure;
+mod golden;
+mod output;
+mod parity;
+mod tidy;
+mod workspace;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<(), Failure> {
+    let (command, rest) = arguments.split_first().ok_or_else(usage)?;
+    match command.as_str() {
+        "ci" => ci::run(rest),
+        "tidy" => tidy::run(rest),
+        "parity" => parity::run(rest),
+        "bench" => bench::run(rest),
+        "golden" => golden::run(rest),
+        "help" | "--help" | "-h" => {
+            output::say(USAGE);
+            Ok(())
+        }
+        _ => Err(usage()),
+    }
+}
+
+fn usage() -> Failure {
+    Failure::Usage { text: USAGE.into() }
+}
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  ci [--only STEP]… [--skip STEP]… [--list]   everything CI runs, stopping at the first failure
+  tidy                                        the rules that rustc and clippy do not know
+  parity [ARGUMENT…]                          the golden cases of the peers (--cases, --device, --filter, --json)
+  bench [NAME]                                one JSON line per figure, in release
+  golden [--from DIR]                         makes the cases of cases/ again";
