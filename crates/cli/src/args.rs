@@ -1,5 +1,11 @@
 //! The command line: commands, flags and their help.
 
+#![expect(
+    clippy::doc_markdown,
+    rustdoc::broken_intra_doc_links,
+    reason = "the documentation is the help text, where backticks and escapes are noise"
+)]
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -125,7 +131,12 @@ pub struct SceneArgs {
     #[arg(long = "prompt", value_name = "TEXT", conflicts_with_all = ["prompts_file", "conditioning"])]
     pub prompts: Vec<String>,
     /// A text file with one prompt a line.
-    #[arg(long = "prompts", id = "prompts_file", value_name = "FILE", conflicts_with = "conditioning")]
+    #[arg(
+        long = "prompts",
+        id = "prompts_file",
+        value_name = "FILE",
+        conflicts_with = "conditioning"
+    )]
     pub prompts_file: Option<PathBuf>,
     /// What the text encoders say, as safetensors: encoder_hidden_states [prompts, tokens, width],
     /// pooled_projections [prompts, width], optional guidance [prompts].
@@ -145,7 +156,12 @@ pub struct SceneArgs {
     #[arg(long, value_name = "G", value_parser = finite)]
     pub guidance: Option<f32>,
     /// Shift of the noise levels: auto (the scheduler's config beside the model, else FLUX.1's rule), none, or mu.
-    #[arg(long, value_name = "auto|none|MU", default_value = "auto", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "auto|none|MU",
+        default_value = "auto",
+        allow_hyphen_values = true
+    )]
     pub shift: overglaze_models::Shift,
     /// Start from this noise instead of the seed's: safetensors with `in.noise`, or with one tensor,
     /// [prompts, tokens, channels].
@@ -194,7 +210,10 @@ fn size(text: &str) -> Result<[usize; 2], String> {
     let (width, height) = text.split_once(['x', 'X']).ok_or(EXPECTED)?;
     let side = |side: &str| side.parse::<usize>().map_err(|_| EXPECTED.to_owned());
     let size = [side(width)?, side(height)?];
-    match size.iter().all(|side| (16..=16_384).contains(side) && side.is_multiple_of(16)) {
+    match size
+        .iter()
+        .all(|side| (16..=16_384).contains(side) && side.is_multiple_of(16))
+    {
         true => Ok(size),
         false => Err(format!("{EXPECTED}; each side from 16 to 16384")),
     }

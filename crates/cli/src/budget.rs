@@ -21,7 +21,9 @@ impl FromStr for Budget {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let written = text.replace('_', "");
-        let end = written.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(written.len());
+        let end = written
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(written.len());
         let (number, unit) = written.split_at(end);
         let number: f64 = number.parse().map_err(|_| EXPECTED.to_owned())?;
         match unit.trim() {
@@ -53,16 +55,22 @@ impl Budget {
         match (self, free) {
             (Self::Bytes(bytes), _) => Ok(bytes),
             (Self::Percent(percent), Some(free)) => Ok(whole(free as f64 * percent / 100.0)),
-            (Self::Percent(percent), None) => Err(CliError::FreeMemoryUnknown { flag, percent, of }),
+            (Self::Percent(percent), None) => {
+                Err(CliError::FreeMemoryUnknown { flag, percent, of })
+            }
         }
     }
 }
 
 fn bytes(number: f64, unit: &str) -> Result<Budget, String> {
     let unit = unit.to_ascii_lowercase();
-    let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or(EXPECTED)?.1;
+    let factor = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or(EXPECTED)?
+        .1;
     let bytes = number * factor;
-    if bytes < 1.0 || bytes >= MAX_BYTES {
+    if !(1.0..MAX_BYTES).contains(&bytes) {
         return Err("a budget is at least 1 byte and less than 8 EiB".into());
     }
     Ok(Budget::Bytes(whole(bytes)))
@@ -80,7 +88,9 @@ fn whole(bytes: f64) -> u64 {
 /// Bytes that programs can have without swapping.
 fn free_host_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -98,7 +108,8 @@ const UNITS: [(&str, f64); 10] = [
     ("tb", 1e12),
 ];
 
-const EXPECTED: &str = "expected bytes (3_000_000), a size (6GiB, 800MB) or a percentage of the free memory (50%)";
+const EXPECTED: &str =
+    "expected bytes (3_000_000), a size (6GiB, 800MB) or a percentage of the free memory (50%)";
 
 /// 2^63.
 const MAX_BYTES: f64 = 9_223_372_036_854_775_808.0;

@@ -17,7 +17,10 @@ impl Console {
     /// As the flags say; notes and progress appear where stderr is a terminal and nobody asked for quiet.
     #[must_use]
     pub fn new(flags: &crate::args::GlobalArgs) -> Self {
-        Self { is_json: flags.json, has_notes: !flags.quiet && io::stderr().is_terminal() }
+        Self {
+            is_json: flags.json,
+            has_notes: !flags.quiet && io::stderr().is_terminal(),
+        }
     }
 
     /// Whether the result is one JSON document.
@@ -42,7 +45,9 @@ impl Console {
         text: impl FnOnce() -> String,
     ) -> Result<(), CliError> {
         let mut output = match self.is_json {
-            true => serde_json::to_string_pretty(document).map_err(io::Error::from).map_err(failed)?,
+            true => serde_json::to_string_pretty(document)
+                .map_err(io::Error::from)
+                .map_err(failed)?,
             false => text(),
         };
         if !output.ends_with('\n') {
@@ -69,5 +74,8 @@ pub(crate) fn write_stdout(bytes: &[u8]) -> Result<(), CliError> {
 }
 
 fn failed(source: io::Error) -> CliError {
-    CliError::Write { path: "standard output".into(), source }
+    CliError::Write {
+        path: "standard output".into(),
+        source,
+    }
 }

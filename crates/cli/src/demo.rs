@@ -1,4 +1,4 @@
-//! The demo inside the binary: a small FLUX transformer of Fashion-MNIST, its words and its LoRAs.
+//! The demo inside the binary: a small FLUX transformer of Fashion-MNIST, its words and its adapters.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const NAME: &str = "demo";
 /// Steps its reference images were made with.
 pub const NUM_STEPS: u16 = 20;
 
-/// Names of the embedded LoRAs, in natural order.
+/// Names of the embedded adapters, in natural order.
 pub const LORA_NAMES: [&str; 5] = [
     "outline-epoch-1",
     "outline-epoch-2",
@@ -47,7 +47,10 @@ pub fn config() -> Result<FluxConfigFile, CliError> {
 /// # Errors
 /// None with the file that is embedded.
 pub fn words() -> Result<WordEmbedding, CliError> {
-    Ok(WordEmbedding::read(&embedded("the demo's word embedding", WORDS)?)?)
+    Ok(WordEmbedding::read(&embedded(
+        "the demo's word embedding",
+        WORDS,
+    )?)?)
 }
 
 /// The embedded LoRA at this place of [`LORA_NAMES`], on `device`.
@@ -59,16 +62,23 @@ pub fn words() -> Result<WordEmbedding, CliError> {
 /// Where there is no such place.
 pub fn lora(index: usize, device: &Device) -> Result<PatchSet, CliError> {
     let name = LORA_NAMES[index];
-    Ok(adapter_file::from_source(name, &embedded(name, LORAS[index])?, None, device)?)
+    Ok(adapter_file::from_source(
+        name,
+        &embedded(name, LORAS[index])?,
+        None,
+        device,
+    )?)
 }
 
 fn embedded(label: &str, file: &'static [u8]) -> Result<MemorySource, CliError> {
-    Ok(MemorySource::from_safetensors(label, Bytes::from_static(file))?)
+    Ok(MemorySource::from_safetensors(
+        label,
+        Bytes::from_static(file),
+    )?)
 }
 
 const CONFIG: &[u8] = include_bytes!("../demo/transformer/config.json");
-const WEIGHTS: &[u8] =
-    include_bytes!("../demo/transformer/diffusion_pytorch_model.safetensors");
+const WEIGHTS: &[u8] = include_bytes!("../demo/transformer/diffusion_pytorch_model.safetensors");
 const WORDS: &[u8] = include_bytes!("../demo/word_embedding.safetensors");
 const LORAS: [&[u8]; 5] = [
     include_bytes!("../demo/loras/outline-epoch-1.safetensors"),

@@ -43,7 +43,10 @@ impl FromStr for DeviceChoice {
             ("cuda", index) => card(index).map(Self::Cuda),
             ("vulkan", index) => card(index).map(Self::Vulkan),
             ("auto" | "cpu" | "flex" | "ndarray", Some(_)) => Err(format!("`{name}` has no index")),
-            _ => Err(format!("no such device{}; expected {NAMES}", nearest(&name))),
+            _ => Err(format!(
+                "no such device{}; expected {NAMES}",
+                nearest(&name)
+            )),
         }
     }
 }
@@ -87,7 +90,9 @@ pub fn compiled() -> Vec<&'static str> {
         ("cuda", cfg!(feature = "cuda")),
         ("vulkan", cfg!(feature = "vulkan")),
     ];
-    all.into_iter().filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+    all.into_iter()
+        .filter_map(|(name, is_in)| is_in.then_some(name))
+        .collect()
 }
 
 fn cpu() -> Result<Device, CliError> {
@@ -103,21 +108,40 @@ fn pick(devices: Vec<Device>, index: usize, runtime: &'static str) -> Result<Dev
         0 => "install the card's driver, or use --device cpu",
         _ => "give the index of one that is there, or use --device cpu",
     };
-    devices.into_iter().nth(index).ok_or(CliError::DeviceMissing { runtime, index, found, remedy })
+    devices
+        .into_iter()
+        .nth(index)
+        .ok_or(CliError::DeviceMissing {
+            runtime,
+            index,
+            found,
+            remedy,
+        })
 }
 
 fn not_compiled(device: &str, feature: &'static str) -> CliError {
-    CliError::DeviceNotCompiled { device: device.into(), compiled: compiled().join(", "), feature }
+    CliError::DeviceNotCompiled {
+        device: device.into(),
+        compiled: compiled().join(", "),
+        feature,
+    }
 }
 
 fn card(index: Option<&str>) -> Result<usize, String> {
     index.map_or(Ok(0), |index| {
-        index.parse().map_err(|_| format!("`{index}` is no card's index; expected a number such as cuda:0"))
+        index
+            .parse()
+            .map_err(|_| format!("`{index}` is no card's index; expected a number such as cuda:0"))
     })
 }
 
 fn nearest(name: &str) -> String {
-    crate::loras::nearest(name, NAMES.split(", ").map(|known| known.trim_end_matches("[:N]")))
+    crate::loras::nearest(
+        name,
+        NAMES
+            .split(", ")
+            .map(|known| known.trim_end_matches("[:N]")),
+    )
 }
 
 #[cfg(feature = "flex")]
@@ -144,7 +168,11 @@ fn ndarray() -> Option<Device> {
 /// CUDA cards; an empty list where there is no driver, `None` where the backend is not compiled in.
 #[cfg(feature = "cuda")]
 fn cuda_devices() -> Option<Vec<Device>> {
-    Some(Device::enumerate(burn::tensor::DeviceType::Cuda).into_iter().collect())
+    Some(
+        Device::enumerate(burn::tensor::DeviceType::Cuda)
+            .into_iter()
+            .collect(),
+    )
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -155,7 +183,11 @@ fn cuda_devices() -> Option<Vec<Device>> {
 /// Vulkan cards, as above.
 #[cfg(feature = "vulkan")]
 fn vulkan_devices() -> Option<Vec<Device>> {
-    Some(Device::enumerate(burn::tensor::DeviceType::Vulkan).into_iter().collect())
+    Some(
+        Device::enumerate(burn::tensor::DeviceType::Vulkan)
+            .into_iter()
+            .collect(),
+    )
 }
 
 #[cfg(not(feature = "vulkan"))]

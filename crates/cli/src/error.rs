@@ -34,7 +34,9 @@ pub enum CliError {
         feature: &'static str,
     },
     /// No execution device at all is part of this binary.
-    #[error("no execution device is compiled in; build with one of the features flex, ndarray, cuda or vulkan")]
+    #[error(
+        "no execution device is compiled in; build with one of the features flex, ndarray, cuda or vulkan"
+    )]
     NoDevice,
     /// The machine has no such device.
     #[error("no {runtime} device {index} on this machine ({found} found); {remedy}")]
@@ -49,7 +51,9 @@ pub enum CliError {
         remedy: &'static str,
     },
     /// A percentage of a memory whose free size is not known.
-    #[error("{flag} {percent}%: the free memory of {of} cannot be told here; give bytes, such as 6GiB")]
+    #[error(
+        "{flag} {percent}%: the free memory of {of} cannot be told here; give bytes, such as 6GiB"
+    )]
     FreeMemoryUnknown {
         /// The flag.
         flag: &'static str,

@@ -65,7 +65,11 @@ where
 fn refuse(error: &clap::Error) -> Exit {
     // Nobody is left to tell where even this cannot be printed.
     drop(error.print());
-    if error.use_stderr() { Exit::Usage } else { Exit::Done }
+    if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Done
+    }
 }
 
 fn complain(error: &CliError) {

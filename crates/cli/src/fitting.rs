@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor};
 use overglaze_core::{
-    Error, KeyOutcome, KeyReport, LayerState, LayerTree, MountReport, NameTable, PatchedLayer, mount,
+    Error, KeyOutcome, KeyReport, LayerState, LayerTree, MountReport, NameTable, PatchedLayer,
+    mount,
 };
 use overglaze_models::{
     FluxConfigFile, ModelError, TensorShapes,
@@ -125,27 +126,52 @@ fn all_failed(tree: &ShapeTree, set: &PatchSet) -> MountReport {
     for entry in &set.entries {
         let target = entry.target.to_string();
         let outcome = failure(tree, entry);
-        report.targets.push(KeyReport { target, keys: entry.keys.clone(), outcome });
+        report.targets.push(KeyReport {
+            target,
+            keys: entry.keys.clone(),
+            outcome,
+        });
     }
     for group in &set.refused {
-        let outcome = KeyOutcome::Refused { why: group.error.to_string() };
+        let outcome = KeyOutcome::Refused {
+            why: group.error.to_string(),
+        };
         let (target, keys) = (group.target.clone(), group.keys.clone());
-        report.targets.push(KeyReport { target, keys, outcome });
+        report.targets.push(KeyReport {
+            target,
+            keys,
+            outcome,
+        });
     }
     for key in &set.unread {
         let (target, keys) = (key.clone(), vec![key.clone()]);
-        report.targets.push(KeyReport { target, keys, outcome: KeyOutcome::Unread });
+        report.targets.push(KeyReport {
+            target,
+            keys,
+            outcome: KeyOutcome::Unread,
+        });
     }
     report
 }
 
 fn failure(tree: &ShapeTree, entry: &PatchEntry) -> KeyOutcome {
     let pieces = tree.names.resolve(&entry.target).unwrap_or_default();
-    let layer = pieces.first().and_then(|piece| tree.layers.get(&piece.layer));
-    let Some(ShapeLayer { shape: [_, fan_in], .. }) = layer else {
-        return KeyOutcome::Unmatched { nearest: tree.names.nearest(&entry.target) };
+    let layer = pieces
+        .first()
+        .and_then(|piece| tree.layers.get(&piece.layer));
+    let Some(ShapeLayer {
+        shape: [_, fan_in], ..
+    }) = layer
+    else {
+        return KeyOutcome::Unmatched {
+            nearest: tree.names.nearest(&entry.target),
+        };
     };
-    let rows = pieces.iter().map(|piece| piece.target_rows.end).max().unwrap_or(0);
+    let rows = pieces
+        .iter()
+        .map(|piece| piece.target_rows.end)
+        .max()
+        .unwrap_or(0);
     let why = match entry.patch.check([rows, *fan_in]) {
         Err(error) => error.to_string(),
         Ok(()) => "the layer takes no such patch".into(),
@@ -161,7 +187,10 @@ fn flux_names(
     match name_table(tensors, config) {
         Err(ModelError::NeedsConfig { head_dim, .. }) if head_dim > 4 => {
             let axes_dims_rope = Some(vec![2, 2, head_dim - 4]);
-            let assumed = FluxConfigFile { axes_dims_rope, ..config.cloned().unwrap_or_default() };
+            let assumed = FluxConfigFile {
+                axes_dims_rope,
+                ..config.cloned().unwrap_or_default()
+            };
             name_table(tensors, Some(&assumed))
         }
         names => names,
@@ -182,11 +211,21 @@ fn layers(tensors: &TensorShapes, device: &Device) -> BTreeMap<String, ShapeLaye
     let prefix = Naming::detect(tensors).map_or("", |(_, prefix)| prefix);
     let tensors = tensors.below(prefix);
     let layer = |name: &str| {
-        let path = name.strip_suffix(".weight").or_else(|| name.strip_suffix(".scale"))?;
+        let path = name
+            .strip_suffix(".weight")
+            .or_else(|| name.strip_suffix(".scale"))?;
         let shape = matrix(tensors.shape(name).ok()?)?;
         let has_bias = tensors.contains(&format!("{path}.bias"));
         let (state, device) = (LayerState::default(), device.clone());
-        Some((path.to_owned(), ShapeLayer { state, shape, has_bias, device }))
+        Some((
+            path.to_owned(),
+            ShapeLayer {
+                state,
+                shape,
+                has_bias,
+                device,
+            },
+        ))
     };
     tensors.names().filter_map(layer).collect()
 }
@@ -194,7 +233,9 @@ fn layers(tensors: &TensorShapes, device: &Device) -> BTreeMap<String, ShapeLaye
 /// `[d_output, fan_in]`, unless that is more than a machine can address.
 fn matrix(shape: &[usize]) -> Option<[usize; 2]> {
     let (d_output, rest) = shape.split_first()?;
-    let fan_in = rest.iter().try_fold(1_usize, |product, size| product.checked_mul(*size))?;
+    let fan_in = rest
+        .iter()
+        .try_fold(1_usize, |product, size| product.checked_mul(*size))?;
     d_output.checked_mul(fan_in)?;
     Some([*d_output, fan_in])
 }

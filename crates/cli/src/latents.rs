@@ -19,7 +19,11 @@ impl Latents {
     /// Where the shape is not that of the values.
     #[must_use]
     pub fn new(values: Vec<f32>, shape: [usize; 3]) -> Self {
-        assert_eq!(values.len(), shape.iter().product::<usize>(), "latents of shape {shape:?}");
+        assert_eq!(
+            values.len(),
+            shape.iter().product::<usize>(),
+            "latents of shape {shape:?}"
+        );
         Self { values, shape }
     }
 
@@ -31,7 +35,10 @@ impl Latents {
         let shape = tensor.dims();
         let values = tensor
             .try_into_vec_as::<f32>()
-            .map_err(|source| ModelError::Readback { what: "the result", source })?;
+            .map_err(|source| ModelError::Readback {
+                what: "the result",
+                source,
+            })?;
         Ok(Self { values, shape })
     }
 
@@ -60,7 +67,10 @@ impl Latents {
     /// The values as little-endian bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        self.values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
     }
 
     /// The prompts in `range` as a tensor on `device`.

@@ -20,7 +20,10 @@ impl FromStr for LoraArg {
     /// What follows the last colon is a strength when it is a number and the path without it is there, or
     /// the whole is not.
     fn from_str(text: &str) -> Result<Self, String> {
-        let whole = Self { path: text.into(), strength: 1.0 };
+        let whole = Self {
+            path: text.into(),
+            strength: 1.0,
+        };
         let Some((path, number)) = text.rsplit_once(':') else {
             return Ok(whole);
         };
@@ -31,7 +34,10 @@ impl FromStr for LoraArg {
             return Err(format!("the strength {number} is not a finite number"));
         }
         match Path::new(path).exists() || !Path::new(text).exists() {
-            true => Ok(Self { path: path.into(), strength }),
+            true => Ok(Self {
+                path: path.into(),
+                strength,
+            }),
             false => Ok(whole),
         }
     }

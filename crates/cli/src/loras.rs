@@ -37,14 +37,20 @@ pub fn list(path: &Path) -> Result<Listing, CliError> {
         return Err(missing(path));
     }
     if path.is_file() || adapter_file::is_peft_folder(path) {
-        return Ok(Listing { adapters: vec![path.to_owned()], skipped: Vec::new() });
+        return Ok(Listing {
+            adapters: vec![path.to_owned()],
+            skipped: Vec::new(),
+        });
     }
     let mut listing = Listing::default();
     for entry in entries(path)? {
         match refusal(&entry) {
             None => listing.adapters.push(entry),
             Some(reason) => {
-                listing.skipped.push(Skipped { name: name(&entry), reason: reason.into() });
+                listing.skipped.push(Skipped {
+                    name: name(&entry),
+                    reason: reason.into(),
+                });
             }
         }
     }
@@ -64,30 +70,49 @@ pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
 #[must_use]
 pub fn missing(path: &Path) -> CliError {
     let wanted = name(path);
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     let siblings = entries(parent.unwrap_or(Path::new("."))).unwrap_or_default();
     let siblings: Vec<String> = siblings.iter().map(|sibling| name(sibling)).collect();
     let hint = nearest(&wanted, siblings.iter().map(String::as_str));
-    CliError::MissingPath { path: path.to_owned(), hint }
+    CliError::MissingPath {
+        path: path.to_owned(),
+        hint,
+    }
 }
 
 /// The nearest of `known` to `wanted` as a clause, empty where none is near.
 pub(crate) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
     known
-        .map(|known| (strsim::jaro_winkler(&wanted.to_lowercase(), &known.to_lowercase()), known))
+        .map(|known| {
+            (
+                strsim::jaro_winkler(&wanted.to_lowercase(), &known.to_lowercase()),
+                known,
+            )
+        })
         .filter(|(score, _)| *score > NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map_or_else(String::new, |(_, known)| format!(" (did you mean `{known}`?)"))
+        .map_or_else(String::new, |(_, known)| {
+            format!(" (did you mean `{known}`?)")
+        })
 }
 
 /// The last part of a path.
-pub(crate) fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+#[must_use]
+pub fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Everything directly inside a folder, in natural order.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let failed = |source| CliError::Read { path: folder.to_owned(), source };
+    let failed = |source| CliError::Read {
+        path: folder.to_owned(),
+        source,
+    };
     let mut paths = fs::read_dir(folder)
         .map_err(failed)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -103,7 +128,11 @@ fn refusal(path: &Path) -> Option<&'static str> {
         return (!adapter_file::is_peft_folder(path))
             .then_some("a folder without adapter_config.json and adapter_model.safetensors");
     }
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let extension = path
+        .extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
     match extension.as_str() {
         "safetensors" if name(path).starts_with('.') => Some("a hidden file"),
         "safetensors" => None,
@@ -116,12 +145,19 @@ fn refusal(path: &Path) -> Option<&'static str> {
 }
 
 fn no_adapters(path: &Path, skipped: &[Skipped]) -> CliError {
-    let names: Vec<_> = skipped.iter().take(MAX_LISTED).map(|entry| entry.name.as_str()).collect();
+    let names: Vec<_> = skipped
+        .iter()
+        .take(MAX_LISTED)
+        .map(|entry| entry.name.as_str())
+        .collect();
     let skipped = match skipped.len() {
         0 => ", but it is empty".into(),
         count => format!(", found only {} ({count} in all)", names.join(", ")),
     };
-    CliError::NoAdapters { path: path.to_owned(), skipped }
+    CliError::NoAdapters {
+        path: path.to_owned(),
+        skipped,
+    }
 }
 
 /// Names listed in a message at most.

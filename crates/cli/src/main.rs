@@ -1,2 +1,4 @@
 //! The `overglaze` binary.
-fn main() -> std::process::ExitCode { overglaze_cli::main() }
+fn main() -> std::process::ExitCode {
+    overglaze_cli::main()
+}

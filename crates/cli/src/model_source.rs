@@ -50,11 +50,18 @@ impl LoadedModel {
     ) -> Result<Self, CliError> {
         let files = ModelFiles::find(path, config)?;
         let loader = loader_config(device, flags)?;
-        let options = FluxLoadOptions { config: files.config, loader };
+        let options = FluxLoadOptions {
+            config: files.config,
+            loader,
+        };
         Ok(Self {
             flux: FluxModel::load(files.source, options)?,
             label: path.map_or_else(|| demo::NAME.into(), loras::name),
-            words: if path.is_none() { Some(demo::words()?) } else { None },
+            words: if path.is_none() {
+                Some(demo::words()?)
+            } else {
+                None
+            },
             scheduler: path.map_or(Ok(None), scheduler_beside)?,
             device: device.clone(),
         })
@@ -74,7 +81,10 @@ impl ModelFiles {
     /// What is wrong with the files.
     pub fn find(path: Option<&Path>, config: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = path else {
-            return Ok(Self { source: demo::weights()?, config: Some(demo::config()?) });
+            return Ok(Self {
+                source: demo::weights()?,
+                config: Some(demo::config()?),
+            });
         };
         let source = tensor_file::open(path)?;
         let config = match config {
@@ -89,11 +99,21 @@ impl ModelFiles {
 fn loader_config(device: &Device, flags: &GlobalArgs) -> Result<LoaderConfig, CliError> {
     let budget_bytes = if is_host(device) {
         let of_host = |flag, budget: crate::Budget| budget.of_host(flag);
-        let device = flags.device_budget.map(|budget| of_host("--device-budget", budget));
-        let host = flags.host_budget.map(|budget| of_host("--host-budget", budget));
-        [device.transpose()?, host.transpose()?].into_iter().flatten().min()
+        let device = flags
+            .device_budget
+            .map(|budget| of_host("--device-budget", budget));
+        let host = flags
+            .host_budget
+            .map(|budget| of_host("--host-budget", budget));
+        [device.transpose()?, host.transpose()?]
+            .into_iter()
+            .flatten()
+            .min()
     } else {
-        flags.device_budget.map(|budget| budget.of_device("--device-budget")).transpose()?
+        flags
+            .device_budget
+            .map(|budget| budget.of_device("--device-budget"))
+            .transpose()?
     };
     Ok(match budget_bytes {
         Some(bytes) => LoaderConfig::streamed(device.clone(), bytes),
@@ -105,5 +125,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     if !path.exists() {
         return Err(loras::missing(path));
     }
-    fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })
+    fs::read(path).map_err(|source| CliError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -1,7 +1,7 @@
 //! Starting noise from a seed.
 //!
 //! Standard normal values by Box and Muller from `ChaCha8`, which is the same on every machine and in every
-//! version. PyTorch's generator is another one, so the same seed gives other pictures there.
+//! version. `PyTorch`'s generator is another one, so the same seed gives other pictures there.
 
 use std::f64::consts::TAU;
 
@@ -10,7 +10,9 @@ use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 /// Noise `[rows, row_len]`: row `i` is that of `seed + i`, whatever the other rows are.
 #[must_use]
 pub fn seeded_noise(seed: u64, rows: usize, row_len: usize) -> Vec<f32> {
-    (0..rows as u64).flat_map(|row| row_noise(seed.wrapping_add(row), row_len)).collect()
+    (0..rows as u64)
+        .flat_map(|row| row_noise(seed.wrapping_add(row), row_len))
+        .collect()
 }
 
 fn row_noise(seed: u64, len: usize) -> Vec<f32> {
@@ -31,7 +33,10 @@ fn uniform(generator: &mut ChaCha8Rng) -> f64 {
     (bits + 1) as f64 / (1_u64 << 53) as f64
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32 on purpose")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounds to the nearest f32 on purpose"
+)]
 fn narrowed(value: f64) -> f32 {
     value as f32
 }

@@ -19,7 +19,10 @@ pub(crate) struct OutputFile {
 impl OutputFile {
     /// A place for a file with `extension`; the folder must be there.
     pub(crate) fn plan(path: &Path, extension: &str) -> Result<Self, CliError> {
-        let refuse = |why| CliError::OutputPath { path: path.to_owned(), why };
+        let refuse = |why| CliError::OutputPath {
+            path: path.to_owned(),
+            why,
+        };
         let found = path.extension().and_then(|found| found.to_str());
         if !found.is_some_and(|found| found.eq_ignore_ascii_case(extension)) {
             return Err(refuse(match extension {
@@ -37,7 +40,10 @@ impl OutputFile {
         if !folder.is_dir() {
             return Err(refuse("its folder does not exist; make the folder first"));
         }
-        Ok(Self { path: path.to_owned(), folder })
+        Ok(Self {
+            path: path.to_owned(),
+            folder,
+        })
     }
 
     /// The final path.
@@ -57,7 +63,10 @@ impl OutputFile {
                 Ok(())
             },
         )
-        .map_err(|source: std::io::Error| CliError::Write { path: self.path.clone(), source })
+        .map_err(|source: std::io::Error| CliError::Write {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     fn create(&self) -> Result<NamedTempFile, std::io::Error> {

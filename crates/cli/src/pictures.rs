@@ -26,7 +26,11 @@ pub(crate) fn pictures(
             .collect::<Result<_, _>>()?,
         false => previews(results, scene.grid),
     };
-    Ok(labels.into_iter().zip(cells).map(|(label, cells)| SheetColumn { label, cells }).collect())
+    Ok(labels
+        .into_iter()
+        .zip(cells)
+        .map(|(label, cells)| SheetColumn { label, cells })
+        .collect())
 }
 
 /// The demo's pictures, one a prompt: 28 x 28 grey pixels.
@@ -38,10 +42,16 @@ pub fn decoded(latents: &Latents, device: &Device) -> Result<Vec<RgbImage>, CliE
     let images: Tensor<3> = pixels::decode(latents.rows(0..prompts, device))?;
     let values = images
         .try_into_vec_as::<f32>()
-        .map_err(|source| ModelError::Readback { what: "the pictures", source })?;
-    let side = u32::try_from(pixels::SIDE).expect("the demo's pictures are small");
+        .map_err(|source| ModelError::Readback {
+            what: "the pictures",
+            source,
+        })?;
     Ok(values
         .chunks_exact(pixels::SIDE * pixels::SIDE)
-        .map(|picture| grey_picture(picture, [side, side]))
+        .map(|picture| grey_picture(picture, [SIDE; 2]))
         .collect())
 }
+
+/// Pixels along an edge of the demo's pictures.
+#[expect(clippy::cast_possible_truncation, reason = "it is 28")]
+const SIDE: u32 = pixels::SIDE as u32;

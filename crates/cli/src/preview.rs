@@ -20,9 +20,13 @@ use crate::Latents;
 pub fn previews(columns: &[&Latents], grid: [usize; 2]) -> Vec<Vec<RgbImage>> {
     let unpacked: Vec<Vec<Unpacked>> = columns
         .iter()
-        .map(|column| (0..column.shape()[0]).map(|prompt| unpack(column, prompt, grid)).collect())
+        .map(|column| {
+            (0..column.shape()[0])
+                .map(|prompt| unpack(column, prompt, grid))
+                .collect()
+        })
         .collect();
-    let colors = Colors::of(unpacked.iter().flatten());
+    let colors = Colors::of(&unpacked);
     unpacked
         .iter()
         .map(|column| column.iter().map(|pixels| colors.picture(pixels)).collect())
@@ -40,7 +44,11 @@ struct Unpacked {
 fn unpack(latents: &Latents, prompt: usize, [rows, columns]: [usize; 2]) -> Unpacked {
     let [_, tokens, token_channels] = latents.shape();
     assert_eq!(tokens, rows * columns, "the grid is that of the tokens");
-    let pack = if token_channels == PACKED_CHANNELS { 2 } else { 1 };
+    let pack = if token_channels == PACKED_CHANNELS {
+        2
+    } else {
+        1
+    };
     let channels = token_channels / (pack * pack);
     let (height, width) = (rows * pack, columns * pack);
     let packed = latents.prompt(prompt);
@@ -51,7 +59,12 @@ fn unpack(latents: &Latents, prompt: usize, [rows, columns]: [usize; 2]) -> Unpa
         let channel = |c: usize| packed[token * token_channels + c * pack * pack + corner];
         values.extend((0..channels).map(channel));
     }
-    Unpacked { values, height, width, channels }
+    Unpacked {
+        values,
+        height,
+        width,
+        channels,
+    }
 }
 
 impl Unpacked {
@@ -75,9 +88,10 @@ struct Colors {
 }
 
 impl Colors {
-    fn of<'a>(pictures: impl Iterator<Item = &'a Unpacked> + Clone) -> Self {
-        let channels = pictures.clone().next().map_or(1, |picture| picture.channels);
-        let pixels = || pictures.clone().flat_map(Unpacked::pixels).filter(is_finite);
+    fn of(columns: &[Vec<Unpacked>]) -> Self {
+        let pictures = || columns.iter().flatten();
+        let channels = pictures().next().map_or(1, |picture| picture.channels);
+        let pixels = || pictures().flat_map(Unpacked::pixels).filter(is_finite);
         let count = pixels().count().max(1) as f64;
         let mut mean = DVector::zeros(channels);
         for pixel in pixels() {
@@ -89,11 +103,18 @@ impl Colors {
             covariance.ger(1.0 / count, &away, &away, 1.0);
         }
         let components = principal(covariance);
-        let mut colors = Self { mean, components, ranges: [[0.0, 0.0]; 3] };
+        let mut colors = Self {
+            mean,
+            components,
+            ranges: [[0.0, 0.0]; 3],
+        };
         let projected: Vec<[f64; 3]> = pixels().map(|pixel| colors.project(pixel)).collect();
-        colors.ranges = [0, 1, 2].map(|axis| {
-            range(projected.iter().map(|point| point[axis]).collect())
-        });
+        let ranges =
+            [0, 1, 2].map(|axis| range(projected.iter().map(|point| point[axis]).collect()));
+        let width = |[low, high]: [f64; 2]| high - low;
+        // What is flat but for rounding has nothing to show.
+        let is_flat = |range: [f64; 2]| width(range) <= FLAT * width(ranges[0]);
+        colors.ranges = ranges.map(|range| if is_flat(range) { [0.0, 0.0] } else { range });
         colors
     }
 
@@ -141,7 +162,8 @@ fn range(mut values: Vec<f64>) -> [f64; 2] {
         return [0.0, 0.0];
     }
     let last = values.len() - 1;
-    [last / 100, last - last / 100].map(|index| *values.select_nth_unstable_by(index, f64::total_cmp).1)
+    [last / 100, last - last / 100]
+        .map(|index| *values.select_nth_unstable_by(index, f64::total_cmp).1)
 }
 
 #[expect(
@@ -153,7 +175,9 @@ fn byte(value: f64, [low, high]: [f64; 2]) -> u8 {
     if high <= low {
         return 128;
     }
-    ((value - low) / (high - low) * 255.0).clamp(0.0, 255.0).round() as u8
+    ((value - low) / (high - low) * 255.0)
+        .clamp(0.0, 255.0)
+        .round() as u8
 }
 
 fn vector(pixel: &[f32]) -> DVector<f64> {
@@ -162,3 +186,6 @@ fn vector(pixel: &[f32]) -> DVector<f64> {
 
 /// Channels of a FLUX token: 16 latent channels of 2 x 2 pixels.
 const PACKED_CHANNELS: usize = 64;
+
+/// A component this much narrower than the first is rounding.
+const FLAT: f64 = 1e-6;

@@ -8,12 +8,20 @@ use crate::Console;
 
 /// A bar over sampling steps.
 pub(crate) fn steps(console: &Console, num_steps: u64) -> ProgressBar {
-    bar(console, num_steps, "{msg:24!} {wide_bar} {pos}/{len} steps  {per_sec}  {eta} left")
+    bar(
+        console,
+        num_steps,
+        "{msg:24!} {wide_bar} {pos}/{len} steps  {per_sec}  {eta} left",
+    )
 }
 
 /// A bar over bytes.
 pub(crate) fn bytes(console: &Console, num_bytes: u64) -> ProgressBar {
-    bar(console, num_bytes, "{msg:24!} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left")
+    bar(
+        console,
+        num_bytes,
+        "{msg:24!} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
+    )
 }
 
 fn bar(console: &Console, length: u64, template: &'static str) -> ProgressBar {

@@ -39,7 +39,10 @@ impl Residency {
     #[must_use]
     pub fn of(base: &BaseWeights) -> Self {
         let Some(streamer) = &base.streamer else {
-            return Self { model_bytes: base.num_bytes, ..Self::default() };
+            return Self {
+                model_bytes: base.num_bytes,
+                ..Self::default()
+            };
         };
         let stats = streamer.stats();
         Self {
@@ -64,7 +67,9 @@ impl Residency {
     pub fn describe(&self) -> String {
         if !self.is_streamed {
             let bytes = grouped(self.model_bytes);
-            return format!("residency: {bytes} bytes of weights read in place from the file, no budget");
+            return format!(
+                "residency: {bytes} bytes of weights read in place from the file, no budget"
+            );
         }
         let budget = self.budget_bytes.map_or_else(|| "none".into(), grouped);
         format!(

@@ -28,7 +28,13 @@ impl Restoration {
     /// Compares a base with what it was; a single bit counts.
     #[must_use]
     pub fn between(before: &BaseState, after: &BaseState) -> Self {
-        let bits = |latents: &Latents| latents.values().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let bits = |latents: &Latents| {
+            latents
+                .values()
+                .iter()
+                .map(|v| v.to_bits())
+                .collect::<Vec<_>>()
+        };
         let is_same_output = before.output.shape() == after.output.shape()
             && bits(&before.output) == bits(&after.output);
         if before.fingerprint != after.fingerprint {

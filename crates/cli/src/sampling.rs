@@ -1,4 +1,4 @@
-//! One scene, sampled as often as there are LoRAs: the same prompts, noise and schedule each time.
+//! One scene, sampled once for each LoRA: the same prompts, noise and schedule each time.
 
 use std::time::Instant;
 
@@ -7,13 +7,8 @@ use indicatif::ProgressBar;
 use overglaze_models::{FluxTransformer, PositionIds, SampleOptions, Sigmas, pixels, sample};
 
 use crate::{
-    CliError, Latents,
-    args::SceneArgs,
-    demo,
-    model_source::LoadedModel,
-    prompts::Prompts,
-    seeded_noise,
-    tensor_file::read_noise,
+    CliError, Latents, args::SceneArgs, demo, model_source::LoadedModel, prompts::Prompts,
+    seeded_noise, tensor_file::read_noise,
 };
 
 /// What is sampled with every LoRA.
@@ -53,17 +48,30 @@ impl Scene {
         let shape = [prompts.labels.len(), tokens, config.in_channels];
         let noise = match &args.noise {
             Some(path) => read_noise(path, shape)?,
-            None => Latents::new(seeded_noise(args.seed, shape[0], shape[1] * shape[2]), shape),
+            None => Latents::new(
+                seeded_noise(args.seed, shape[0], shape[1] * shape[2]),
+                shape,
+            ),
         };
         let is_distilled = config.guidance_embeds;
-        let mu = args.shift.resolve(model.scheduler.as_ref(), is_distilled, tokens)?;
+        let mu = args
+            .shift
+            .resolve(model.scheduler.as_ref(), is_distilled, tokens)?;
         let has_guidance = prompts.conditioning.guidance().is_some();
         let options = SampleOptions {
             sigmas: Sigmas::new(num_steps(args, model).into(), mu)?,
-            guidance: args.guidance.or((is_distilled && !has_guidance).then_some(GUIDANCE)),
+            guidance: args
+                .guidance
+                .or((is_distilled && !has_guidance).then_some(GUIDANCE)),
             img_ids: PositionIds::image(grid[0], grid[1])?,
         };
-        Ok(Self { prompts, noise, options, grid, device: model.device.clone() })
+        Ok(Self {
+            prompts,
+            noise,
+            options,
+            grid,
+            device: model.device.clone(),
+        })
     }
 
     /// Number of images.
@@ -111,12 +119,24 @@ impl Scene {
 
 /// Refuses flags that would be ignored.
 fn check_settings(args: &SceneArgs, model: &LoadedModel) -> Result<(), CliError> {
-    let refuse = |flag, why| Err(CliError::SettingUnused { flag, model: model.label.clone(), why });
+    let refuse = |flag, why| {
+        Err(CliError::SettingUnused {
+            flag,
+            model: model.label.clone(),
+            why,
+        })
+    };
     if model.is_demo() && args.size.is_some() {
-        return refuse("--size", "its images are always 28 x 28 pixels, so leave it out");
+        return refuse(
+            "--size",
+            "its images are always 28 x 28 pixels, so leave it out",
+        );
     }
     if args.guidance.is_some() && !model.flux.transformer.config().guidance_embeds {
-        return refuse("--guidance", "the model has no guidance embedding, so leave it out");
+        return refuse(
+            "--guidance",
+            "the model has no guidance embedding, so leave it out",
+        );
     }
     Ok(())
 }
@@ -133,7 +153,11 @@ fn grid(args: &SceneArgs, model: &LoadedModel) -> [usize; 2] {
 /// Steps as given, or what the kind of model is made for.
 pub(crate) fn num_steps(args: &SceneArgs, model: &LoadedModel) -> u16 {
     let is_distilled = model.flux.transformer.config().guidance_embeds;
-    let usual = if model.is_demo() || is_distilled { demo::NUM_STEPS } else { SCHNELL_STEPS };
+    let usual = if model.is_demo() || is_distilled {
+        demo::NUM_STEPS
+    } else {
+        SCHNELL_STEPS
+    };
     args.steps.unwrap_or(usual)
 }
 

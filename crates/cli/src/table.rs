@@ -1,6 +1,6 @@
 //! Tables of text, as all commands print them.
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn of_numbers(header: &[&str], rows: &[Vec<String>]) -> String {
@@ -14,7 +14,9 @@ pub(crate) fn of_text(header: &[&str], rows: &[Vec<String>]) -> String {
 
 fn drawn(header: &[&str], rows: &[Vec<String>], alignment: CellAlignment) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    table
+        .load_style(UTF8_FULL_CONDENSED)
+        .set_header(header.to_vec());
     for row in rows {
         table.add_row(row.iter().map(Cell::new).collect::<Vec<_>>());
     }

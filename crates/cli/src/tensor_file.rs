@@ -31,7 +31,11 @@ pub(crate) fn read_noise(path: &Path, shape: [usize; 3]) -> Result<Latents, CliE
     }
     let values = floats(&*source, &tensor, entry)?;
     match values.iter().find(|value| !value.is_finite()) {
-        Some(&found) => Err(CliError::TensorValue { file: source.label(), tensor, found }),
+        Some(&found) => Err(CliError::TensorValue {
+            file: source.label(),
+            tensor,
+            found,
+        }),
         None => Ok(Latents::new(values, shape)),
     }
 }
@@ -42,13 +46,22 @@ pub(crate) fn write_latents(
     columns: &[(&str, &Latents)],
     metadata: HashMap<String, String>,
 ) -> Result<(), CliError> {
-    let encode = |source| CliError::EncodeLatents { path: place.path().to_owned(), source };
-    let bytes: Vec<Vec<u8>> = columns.iter().map(|(_, latents)| latents.to_bytes()).collect();
+    let encode = |source| CliError::EncodeLatents {
+        path: place.path().to_owned(),
+        source,
+    };
+    let bytes: Vec<Vec<u8>> = columns
+        .iter()
+        .map(|(_, latents)| latents.to_bytes())
+        .collect();
     let views = columns
         .iter()
         .zip(&bytes)
         .map(|((name, latents), bytes)| {
-            Ok((*name, TensorView::new(Dtype::F32, latents.shape().to_vec(), bytes)?))
+            Ok((
+                *name,
+                TensorView::new(Dtype::F32, latents.shape().to_vec(), bytes)?,
+            ))
         })
         .collect::<Result<Vec<_>, _>>()
         .map_err(encode)?;
@@ -92,7 +105,12 @@ fn floats(
 }
 
 fn words<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    bytes.as_chunks::<N>().0.iter().map(|word| decode(*word)).collect()
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .map(|word| decode(*word))
+        .collect()
 }
 
 const NOISE: &str = "in.noise";

@@ -51,12 +51,7 @@ impl Reparameterization for PatchReparam {
 impl PatchReparam {
     fn weight_delta<const D: usize>(&self, base: &Tensor<D>) -> Option<Tensor<D>> {
         let dims = base.dims();
-        let values = || {
-            Ok::<_, Error>(dense::matrix_of(dense::cast(
-                base.clone(),
-                DType::F32,
-            )))
-        };
+        let values = || Ok::<_, Error>(dense::matrix_of(dense::cast(base.clone(), DType::F32)));
         let delta = self
             .patches
             .delta(&base.device(), dense::matrix_shape(dims), values)
@@ -117,7 +112,8 @@ impl Reparameterizer for &mut PatchReparameterizer {
     ) -> (Param<Tensor<D>>, Option<PatchReparam>) {
         let (layer, name) = path.rsplit_once('.').unwrap_or(("", path));
         let stack = self.stacks.get(layer);
-        let Some((stack, role)) = stack.and_then(|stack| Some((stack, role_of(name, stack)?))) else {
+        let Some((stack, role)) = stack.and_then(|stack| Some((stack, role_of(name, stack)?)))
+        else {
             return (param, None);
         };
         let dims = param.lazy_shape().dims::<D>();

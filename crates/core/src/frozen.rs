@@ -53,6 +53,9 @@ impl FrozenWeight {
     ///
     /// # Errors
     /// [`Error::Stream`] when they cannot be loaded.
+    ///
+    /// # Panics
+    /// When [`LayerLoader::finish`](crate::LayerLoader::finish) has not been called yet.
     pub fn acquire(&self) -> Result<WeightRef, Error> {
         match self {
             Self::Resident(weights) => Ok(WeightRef::Shared(Arc::clone(weights))),
@@ -79,6 +82,10 @@ impl fmt::Debug for FrozenWeight {
 }
 
 /// Parameters that stay in place while this lives.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one forward pass; a box would allocate in every pass"
+)]
 pub enum WeightRef {
     /// Assembled for this use from Burn parameters (shared tensors, no copy).
     Owned(LayerWeights),

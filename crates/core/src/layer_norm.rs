@@ -83,6 +83,7 @@ impl PatchedLayerNorm {
     ///
     /// # Panics
     /// Where [`try_forward`](Self::try_forward) would answer an error.
+    #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match self.try_forward(input) {
             Ok(output) => output,

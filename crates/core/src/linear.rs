@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::{
     module::{Module, Param},
     nn::Linear,
-    tensor::{DType, Device, FloatDType, Shape, Tensor},
+    tensor::{DType, Device, FloatDType, Tensor},
 };
 
 use crate::{
@@ -97,6 +97,7 @@ impl PatchedLinear {
     ///
     /// # Panics
     /// Where [`try_forward`](Self::try_forward) would answer an error.
+    #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match self.try_forward(input) {
             Ok(output) => output,
@@ -117,21 +118,20 @@ impl PatchedLinear {
                 expected: d_input,
             });
         }
+        let mut output_dims = dims;
+        output_dims[D - 1] = d_output;
+        let num_rows = dims[..D - 1].iter().product::<usize>();
+        // Also kept from Burn's own product: Flex 0.22.1 reads outside its buffers without rows.
+        if num_rows == 0 {
+            let place = (&input.device(), input.dtype());
+            return Ok(Tensor::zeros(output_dims, place));
+        }
         if let Some(weight) = self.native_weight(&input) {
             let bias = self.bias.as_ref().map(Param::val);
             return Ok(burn::tensor::module::linear(input, weight, bias));
         }
-        let mut output_dims = dims.to_vec();
-        output_dims[D - 1] = d_output;
-        let num_rows = dims[..D - 1].iter().product::<usize>();
-        if num_rows == 0 {
-            return Ok(Tensor::zeros(
-                Shape::from(output_dims),
-                (&input.device(), input.dtype()),
-            ));
-        }
         let output = self.forward_rows(input.reshape([num_rows, d_input]))?;
-        Ok(output.reshape(Shape::from(output_dims)))
+        Ok(output.reshape(output_dims))
     }
 
     /// The path a forward pass with an input of `dtype` on `device` would take.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Device, Tensor};
-use overglaze_quant::{format_by_tag, kernels::is_host};
+use overglaze_quant::{Parts, format_by_tag, kernels::is_host};
 use overglaze_stream::{Streamer, StreamerConfig, TensorEntry, WeightSource};
 
 use crate::{
@@ -232,10 +232,14 @@ impl LayerLoader {
         entry: &TensorEntry,
         shape: [usize; 2],
     ) -> Result<TensorSpec, Error> {
-        let format = format_by_tag(&entry.tag).map_err(|source| Error::Quant {
+        let quant = |source| Error::Quant {
             tensor: name.into(),
             source,
-        })?;
+        };
+        let format = format_by_tag(&entry.tag).map_err(quant)?;
+        // A view: nothing is loaded. A streamed layer is checked here and not in the middle of a pass.
+        let parts = Parts::values(self.source.read(name)?);
+        format.validate(shape, &parts).map_err(quant)?;
         let num_bytes = usize::try_from(entry.num_bytes)
             .map_err(|_| self.wrong_shape(name, entry, "a size this machine can address".into()))?;
         Ok(TensorSpec {

@@ -105,9 +105,8 @@ impl ModuleMapper for FileMapper<'_> {
 impl FileMapper<'_> {
     fn assigned<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Result<Tensor<D>, Error> {
         let name = self.tensor_name()?;
-        let shape = param.lazy_shape().to_vec();
         let is_transposed = D == 2 && self.is_linear();
-        let mut stored = shape.clone();
+        let mut stored = param.lazy_shape().to_vec();
         if is_transposed {
             stored.reverse();
         }

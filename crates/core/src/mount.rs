@@ -17,6 +17,9 @@ use crate::{
 /// # Errors
 /// [`Error::NameTaken`], [`Error::BadStrength`], or [`Error::NothingApplied`] when not one key fits; the
 /// model is then as it was.
+///
+/// # Panics
+/// Never: one set goes in, so one report comes out.
 pub fn mount(
     tree: &mut impl LayerTree,
     name: &str,
@@ -42,10 +45,14 @@ pub fn swap(
         .iter()
         .map(|(name, set, _)| fit(&*tree, name, set))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut places: Vec<(Arc<str>, BTreeMap<String, Arc<dyn Patch>>, f32)> = Vec::new();
-    let mut reports = Vec::new();
+    let (mut places, mut reports) = (Vec::new(), Vec::new());
     for (Fitted { patches, report }, (name, _, strength)) in fitted.into_iter().zip(add) {
-        places.push(((*name).into(), patches, *strength));
+        let (name, strength) = (Arc::from(*name), *strength);
+        places.push(Placed {
+            name,
+            patches,
+            strength,
+        });
         reports.push(report);
     }
     tree.visit_layers_mut(&mut |path, layer| {
@@ -53,9 +60,10 @@ pub fn swap(
         for name in remove {
             stack.remove(name);
         }
-        for (name, patches, strength) in &mut places {
-            if let Some(patch) = patches.remove(path) {
-                stack.push(MountedPatch::new(Arc::clone(name), patch, *strength));
+        for placed in &mut places {
+            if let Some(patch) = placed.patches.remove(path) {
+                let name = Arc::clone(&placed.name);
+                stack.push(MountedPatch::new(name, patch, placed.strength));
             }
         }
     });
@@ -133,6 +141,13 @@ pub fn mounted(tree: &impl LayerTree) -> Vec<MountedAdapter> {
         }
     });
     adapters.into_values().collect()
+}
+
+/// An adapter whose patches are about to be laid over their layers.
+struct Placed {
+    name: Arc<str>,
+    patches: BTreeMap<String, Arc<dyn Patch>>,
+    strength: f32,
 }
 
 impl Placement {

@@ -1,4 +1,6 @@
 //! `y = x / sqrt(mean(x²) + ε) · γ`: root-mean-square norm (Zhang & Sennrich 2019), computed in f32.
+//!
+//! It has no shift of its own; a patch's bias residual is added all the same.
 
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use burn::{
 
 use crate::{Error, LayerState, PatchedLayer, Traffic, dense, layer_norm};
 
-/// A drop-in for [`burn::nn::RmsNorm`] that takes patches on its scale.
+/// A drop-in for [`burn::nn::RmsNorm`] that takes patches on its scale, and a shift from them.
 #[derive(Module, Debug)]
 pub struct PatchedRmsNorm {
     /// Scale `[d_model]`.
@@ -36,6 +38,7 @@ impl PatchedRmsNorm {
     ///
     /// # Panics
     /// Where [`try_forward`](Self::try_forward) would answer an error.
+    #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match self.try_forward(input) {
             Ok(output) => output,
@@ -50,10 +53,14 @@ impl PatchedRmsNorm {
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
         let dtype = input.dtype();
         layer_norm::check(&input, &self.gamma, &self.state)?;
-        let (gamma, _) = self.effective(&input.device())?;
+        let (gamma, shift) = layer_norm::effective(self, &input.device())?;
         let input = dense::cast(input, DType::F32);
         let rms = (input.clone().square().mean_dim(D - 1) + self.epsilon).sqrt();
-        Ok(dense::cast(input / rms * gamma.unsqueeze(), dtype))
+        let mut output = input / rms * gamma.unsqueeze();
+        if let Some(shift) = shift {
+            output = output + shift.unsqueeze();
+        }
+        Ok(dense::cast(output, dtype))
     }
 
     /// The Burn layer underneath, sharing its parameter.
@@ -66,10 +73,6 @@ impl PatchedRmsNorm {
         let mut norm = config.init(&self.gamma.lazy_device());
         norm.gamma = self.gamma;
         Ok(norm)
-    }
-
-    fn effective(&self, device: &Device) -> Result<(Tensor<1>, Option<Tensor<1>>), Error> {
-        layer_norm::effective(self, device)
     }
 }
 

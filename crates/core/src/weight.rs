@@ -55,7 +55,7 @@ impl Weight {
     pub fn dense_dtype(&self, device: &Device) -> DType {
         let stored = match self {
             Self::Dense(weight) => Some(weight.dtype()),
-            Self::Packed(_) => None,
+            Self::Packed(weight) => weight.format().dense_dtype(),
         };
         stored
             .filter(|dtype| device.supports_dtype(*dtype))

@@ -17,9 +17,7 @@ use burn::{
     nn::{Linear, LinearConfig},
     tensor::{DType, Device, Tensor, TensorData},
 };
-use overglaze_core::{
-    LayerLoader, LoaderConfig, PatchedLayer, PatchedLinear, Weight, load_module,
-};
+use overglaze_core::{LayerLoader, LoaderConfig, PatchedLayer, PatchedLinear, Weight, load_module};
 use overglaze_patches::{Patch, TensorGroup, registry};
 use overglaze_stream::{WeightSource, open};
 
@@ -121,7 +119,8 @@ fn write_file(path: &Path) {
     }
     let length = header.len() as u64;
     let mut file = File::create(path).expect("the folder is writable");
-    file.write_all(&length.to_le_bytes()).expect("there is room");
+    file.write_all(&length.to_le_bytes())
+        .expect("there is room");
     file.write_all(header.as_bytes()).expect("there is room");
     let size = 8 + length + (NUM_LAYERS * WEIGHT_BYTES) as u64;
     file.set_len(size).expect("there is room");
@@ -139,7 +138,9 @@ fn build(source: Arc<dyn WeightSource>, config: LoaderConfig) -> Vec<PatchedLine
 }
 
 fn chain(layers: &[PatchedLinear], input: Tensor<2>) -> Tensor<2> {
-    layers.iter().fold(input, |input, layer| layer.forward(input) + 1.0)
+    layers
+        .iter()
+        .fold(input, |input, layer| layer.forward(input) + 1.0)
 }
 
 #[test]
@@ -156,7 +157,9 @@ fn building_and_running_a_model_over_a_mapped_file_copies_no_weight() {
     assert!(heap.peak < SLACK_BYTES, "building: {heap:?}");
     let (output, heap) = measured(|| chain(&layers, input()));
     assert!(heap.largest < WEIGHT_BYTES / 2, "running: {heap:?}");
-    output.into_data().assert_eq(&TensorData::ones::<f32, _>([2, WIDTH]), false);
+    output
+        .into_data()
+        .assert_eq(&TensorData::ones::<f32, _>([2, WIDTH]), false);
 }
 
 #[test]
@@ -176,9 +179,14 @@ fn a_streamed_model_allocates_when_it_runs_and_stays_within_its_budget() {
     let (output, heap) = measured(|| chain(&layers, input()));
     assert!(heap.largest >= WEIGHT_BYTES, "the slots are seen: {heap:?}");
     assert!(heap.peak < budget + SLACK_BYTES, "running: {heap:?}");
-    output.into_data().assert_eq(&TensorData::ones::<f32, _>([2, WIDTH]), false);
+    output
+        .into_data()
+        .assert_eq(&TensorData::ones::<f32, _>([2, WIDTH]), false);
     let (_, heap) = measured(|| drop(layers));
-    assert!(heap.kept <= -(WEIGHT_BYTES.cast_signed()), "the slots are freed: {heap:?}");
+    assert!(
+        heap.kept <= -(WEIGHT_BYTES.cast_signed()),
+        "the slots are freed: {heap:?}"
+    );
 }
 
 #[derive(Module, Debug)]
@@ -194,7 +202,11 @@ fn loading_a_burn_module_initializes_and_copies_nothing() {
     write_file(&path);
     let source = open(&path).expect("it is a safetensors file");
     let (net, heap) = measured(|| {
-        let layer = |_| LinearConfig::new(WIDTH, WIDTH).with_bias(false).init(&device());
+        let layer = |_| {
+            LinearConfig::new(WIDTH, WIDTH)
+                .with_bias(false)
+                .init(&device())
+        };
         let net = Net {
             layers: (0..NUM_LAYERS).map(layer).collect(),
         };
@@ -229,9 +241,8 @@ fn parameters_change_hands_without_a_copy() {
 /// A low-rank patch in f16, so that its copy for computing is another one.
 fn patch() -> Arc<dyn Patch> {
     let rank = 16;
-    let tensor = |shape: [usize; 2]| {
-        TensorData::full::<f32, _>(shape, 0.5).convert_dtype(DType::F16)
-    };
+    let tensor =
+        |shape: [usize; 2]| TensorData::full::<f32, _>(shape, 0.5).convert_dtype(DType::F16);
     let tensors = [
         ("lora_up.weight", tensor([WIDTH, rank])),
         ("lora_down.weight", tensor([rank, WIDTH])),
@@ -258,7 +269,10 @@ fn an_unmount_frees_the_copy_that_a_mount_made() {
     };
     let ((), heap) = measured(mount);
     let kept = heap.kept;
-    assert!(kept >= copy.cast_signed() && kept < 2 * copy.cast_signed(), "{heap:?}");
+    assert!(
+        kept >= copy.cast_signed() && kept < 2 * copy.cast_signed(),
+        "{heap:?}"
+    );
     let ((), heap) = measured(|| assert!(layer.remove_patch("lora")));
     // The patch as loaded goes too: half the size of its copy.
     assert!(heap.kept <= -(copy.cast_signed()), "{heap:?}");

@@ -4,15 +4,6 @@
 //! weight in place, and loads it in the calling thread where the worker has not come to it. The worker
 //! loads the next weights in cyclic order. Both make room by evicting the unleased weight whose next use
 //! is furthest away; a leased weight is never evicted, and no lock is held while bytes are read.
-//!
-//! # Waiting
-//! Any number of threads may acquire in any order. Threads that hold at most one lease at a time cannot
-//! block each other for good: whoever waits for room holds none, so every lease is dropped by a thread
-//! that runs. Room is given in order of asking, except that a thread which already holds a lease goes
-//! first. Holding two leases at once needs a budget for both. Where every thread that holds a lease is
-//! itself waiting, or bytes are kept outside leases, nobody can make room: after five seconds without
-//! progress one acquire ends with [`StreamError::BudgetHeld`]. A lease counts for the thread that
-//! acquired it, also after it has moved to another.
 
 mod reserve;
 mod shared;
@@ -60,6 +51,15 @@ pub struct StreamerConfig {
 pub struct SlotId(usize);
 
 /// Keeps the weights of one model within a budget.
+///
+/// # Waiting
+/// Any number of threads may acquire in any order. Threads that hold at most one lease at a time cannot
+/// block each other for good: whoever waits for room holds none, so every lease is dropped by a thread
+/// that runs. Room is given in order of asking, except that a thread which already holds a lease goes
+/// first. Holding two leases at once needs a budget for both. Where every thread that holds a lease is
+/// itself waiting, or bytes are kept outside leases, nobody can make room: after five seconds without
+/// progress one acquire ends with [`StreamError::BudgetHeld`]. A lease counts for the thread that
+/// acquired it, also after it has moved to another.
 pub struct Streamer<S: Streamable> {
     shared: Arc<Shared<S>>,
     // Dropping it stops and joins the thread.
@@ -118,7 +118,7 @@ impl<S: Streamable> Streamer<S> {
     /// # Errors
     /// [`StreamError::Load`] or [`StreamError::LoadPanicked`] where the weight cannot be loaded, also
     /// ahead of time (a later acquire tries again), [`StreamError::BudgetHeld`] where nobody can make room
-    /// (see the module's text), and [`StreamError::UnknownSlot`] for the id of a longer streamer.
+    /// (see the type's text), and [`StreamError::UnknownSlot`] for the id of a longer streamer.
     pub fn acquire(self: &Arc<Self>, id: SlotId) -> Result<Lease<S>, StreamError> {
         let SlotId(index) = id;
         let num_weights = self.num_weights();

@@ -104,14 +104,14 @@ impl Case {
     /// As [`data`](Self::data), or when the rank is not `D`.
     pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Result<Tensor<D>, String> {
         let data = self.data(name)?;
-        if data.shape.len() != D {
+        if data.shape().len() != D {
             return Err(format!(
                 "`{name}` has shape {:?}, expected {D} dimensions",
-                data.shape
+                data.shape()
             ));
         }
-        let dtype = if device.supports_dtype(data.dtype) {
-            data.dtype
+        let dtype = if device.supports_dtype(data.dtype()) {
+            data.dtype()
         } else {
             DType::F32
         };

@@ -58,10 +58,11 @@ impl Tolerance {
     /// When shapes differ, when an output is not finite, or when everything expected is zero, which
     /// would prove nothing.
     pub fn compare(self, found: &TensorData, expected: &TensorData) -> Result<Comparison, String> {
-        if found.shape != expected.shape {
+        if found.shape() != expected.shape() {
             return Err(format!(
                 "shape {:?}, expected {:?}",
-                found.shape, expected.shape
+                found.shape(),
+                expected.shape()
             ));
         }
         let (found, expected) = (values(found), values(expected));

@@ -84,7 +84,7 @@ impl Report {
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(UTF8_FULL_CONDENSED);
+        table.load_style(UTF8_FULL_CONDENSED);
         table.set_header([
             "area",
             "cases",

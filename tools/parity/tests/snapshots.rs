@@ -54,3 +54,13 @@ fn flux_on_flex() {
 fn flux_on_ndarray() {
     check("flux", "ndarray", &ndarray());
 }
+
+#[test]
+fn quant_gguf_on_flex() {
+    check("quant_gguf", "flex", &flex());
+}
+
+#[test]
+fn quant_gguf_on_ndarray() {
+    check("quant_gguf", "ndarray", &ndarray());
+}

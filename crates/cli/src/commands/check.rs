@@ -58,7 +58,11 @@ pub(crate) fn run(
         let report = fit_report(&mut tree, &set)?;
         adapters.push(Checked::new(loras::name(&path), report));
     }
-    let check = Check { version: JSON_VERSION, model, adapters };
+    let check = Check {
+        version: JSON_VERSION,
+        model,
+        adapters,
+    };
     console.result(&check, || check.text(args.keys))?;
     Ok(check.exit(args.strict))
 }
@@ -79,8 +83,12 @@ fn model(args: &CheckArgs, device: &burn::tensor::Device) -> Result<(String, Sha
 fn keys(path: &Path) -> Result<TensorShapes, CliError> {
     let text = model_source::read(path)?;
     let expected = "a JSON object from key to shape, such as {\"x_embedder.weight\": [3072, 64]}";
-    let keys: BTreeMap<String, Vec<usize>> = serde_json::from_slice(&text)
-        .map_err(|source| CliError::Json { path: path.to_owned(), expected, source })?;
+    let keys: BTreeMap<String, Vec<usize>> =
+        serde_json::from_slice(&text).map_err(|source| CliError::Json {
+            path: path.to_owned(),
+            expected,
+            source,
+        })?;
     for (key, shape) in &keys {
         if shape.is_empty() || shape.len() > MAX_RANK || shape.contains(&0) {
             let (path, key, found) = (path.to_owned(), key.clone(), shape.clone());
@@ -92,8 +100,14 @@ fn keys(path: &Path) -> Result<TensorShapes, CliError> {
 
 /// The adapters named, with those of every folder that is no adapter itself.
 fn paths(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    let listings = named.iter().map(|path| loras::list(path)).collect::<Result<Vec<_>, _>>()?;
-    Ok(listings.into_iter().flat_map(|listing| listing.adapters).collect())
+    let listings = named
+        .iter()
+        .map(|path| loras::list(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(listings
+        .into_iter()
+        .flat_map(|listing| listing.adapters)
+        .collect())
 }
 
 impl Check {
@@ -101,7 +115,11 @@ impl Check {
         let fails = |adapter: &Checked| {
             adapter.keys_applied == 0 || (is_strict && adapter.keys_unmatched > 0)
         };
-        if self.adapters.iter().any(fails) { Exit::DoesNotFit } else { Exit::Done }
+        if self.adapters.iter().any(fails) {
+            Exit::DoesNotFit
+        } else {
+            Exit::Done
+        }
     }
 
     fn text(&self, has_all_keys: bool) -> String {
@@ -124,17 +142,58 @@ impl Checked {
     }
 
     fn write(&self, text: &mut String, has_all_keys: bool) {
-        let Self { name, keys_applied, keys_unmatched, targets } = self;
-        text.push_str(&format!("{name}: {keys_applied} keys applied, {keys_unmatched} left over\n"));
+        let Self {
+            name,
+            keys_applied,
+            keys_unmatched,
+            targets,
+        } = self;
+        text.push_str(&format!(
+            "{name}: {keys_applied} keys applied, {keys_unmatched} left over\n"
+        ));
+        if !has_all_keys {
+            return self.write_failures(text);
+        }
         for target in targets {
-            if let Some(reason) = &target.reason {
-                text.push_str(&format!("  {:14} {}: {reason}\n", target.outcome, target.target));
-            } else if has_all_keys {
-                text.push_str(&format!("  {:14} {}\n", target.outcome, target.target));
+            let reason = target
+                .reason
+                .as_ref()
+                .map_or_else(String::new, |why| format!(": {why}"));
+            text.push_str(&format!(
+                "  {:14} {}{reason}\n",
+                target.outcome, target.target
+            ));
+            for key in &target.keys {
+                text.push_str(&format!("  {:14} {key}\n", ""));
             }
-            if has_all_keys {
-                target.keys.iter().for_each(|key| text.push_str(&format!("                   {key}\n")));
+        }
+    }
+
+    /// What failed, with targets that failed for the same reason on one line.
+    fn write_failures(&self, text: &mut String) {
+        let mut groups: Vec<(&Target, &String, usize)> = Vec::new();
+        for target in &self.targets {
+            let Some(reason) = &target.reason else {
+                continue;
+            };
+            match groups
+                .iter_mut()
+                .find(|(first, known, _)| first.outcome == target.outcome && *known == reason)
+            {
+                Some((.., count)) => *count += 1,
+                None => groups.push((target, reason, 1)),
             }
+        }
+        for (target, reason, count) in groups {
+            let others = if count > 1 {
+                format!(" and {} more", count - 1)
+            } else {
+                String::new()
+            };
+            text.push_str(&format!(
+                "  {:14} {}{others}: {reason}\n",
+                target.outcome, target.target
+            ));
         }
     }
 }
@@ -142,13 +201,21 @@ impl Checked {
 impl Target {
     fn new(report: KeyReport) -> Self {
         let is_applied = matches!(report.outcome, KeyOutcome::Applied { .. });
+        let reason = report.outcome.reason();
         Self {
-            target: report.target,
             outcome: report.outcome.name(),
-            reason: (!is_applied).then(|| report.outcome.reason()),
+            reason: (!is_applied).then(|| without_layer(&report.target, &reason).to_owned()),
+            target: report.target,
             keys: report.keys,
         }
     }
+}
+
+/// A reason without the layer it is about, where that stands before it already.
+pub(super) fn without_layer<'a>(layer: &str, reason: &'a str) -> &'a str {
+    reason
+        .strip_prefix(&format!("layer `{layer}`: "))
+        .unwrap_or(reason)
 }
 
 /// Dimensions of a weight at most.

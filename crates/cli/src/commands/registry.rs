@@ -66,7 +66,10 @@ impl Registry {
         format!(
             "{}\n\n{}\n\ndialects: {}\ndevices:  {}",
             table::of_text(&["Patch kind", "Keys of a layer", "Optional keys"], &kinds),
-            table::of_text(&["Format", "Type tags", "Values a block", "Bytes a block"], &formats),
+            table::of_text(
+                &["Format", "Type tags", "Values a block", "Bytes a block"],
+                &formats
+            ),
             self.dialects.join(", "),
             self.devices.join(", "),
         )
@@ -75,8 +78,16 @@ impl Registry {
 
 impl Kind {
     fn row(&self) -> Vec<String> {
-        let signatures: Vec<_> = self.signatures.iter().map(|keys| keys.join(" + ")).collect();
-        vec![self.name.into(), signatures.join("\n"), self.optional.join("\n")]
+        let signatures: Vec<_> = self
+            .signatures
+            .iter()
+            .map(|keys| keys.join(" + "))
+            .collect();
+        vec![
+            self.name.into(),
+            signatures.join("\n"),
+            self.optional.join("\n"),
+        ]
     }
 }
 

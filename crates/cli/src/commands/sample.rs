@@ -1,4 +1,4 @@
-//! `sample`: prompts with one set of LoRAs, side by side in one picture.
+//! `sample`: prompts with one set of adapters, side by side in one picture.
 
 use std::{collections::HashMap, path::PathBuf, time::Instant};
 
@@ -19,7 +19,7 @@ use crate::{
     tensor_file::write_latents,
 };
 
-use super::JSON_VERSION;
+use super::{JSON_VERSION, sweep::microseconds};
 
 /// The JSON document of a sample.
 #[derive(Clone, Debug, Serialize)]
@@ -73,15 +73,19 @@ pub fn sample(
 ) -> Result<(Latents, SampleReport), CliError> {
     let picture = OutputFile::plan(&args.output, "png")?;
     let latents_path = args.scene.save_latents.as_deref();
-    let latents_place =
-        latents_path.map(|path| OutputFile::plan(path, "safetensors")).transpose()?;
+    let latents_place = latents_path
+        .map(|path| OutputFile::plan(path, "safetensors"))
+        .transpose()?;
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let mut model = LoadedModel::load(path, config, &device, flags)?;
     let scene = Scene::new(&args.scene, &model)?;
     let loras = mount_all(args, &mut model)?;
     let bar = progress::steps(console, scene.num_steps());
-    let Sampled { latents, seconds_per_image } = scene.sample(&model.flux.transformer, &bar)?;
+    let Sampled {
+        latents,
+        seconds_per_image,
+    } = scene.sample(&model.flux.transformer, &bar)?;
     bar.finish_and_clear();
     if let Some(place) = latents_place {
         write_latents(&place, &[("latents", &latents)], metadata(args, &model))?;
@@ -116,7 +120,7 @@ fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLor
             strength: lora.strength,
             keys_applied: report.keys_applied(),
             keys_unmatched: report.keys_unmatched(),
-            mount_us: start.elapsed().as_secs_f64() * 1e6,
+            mount_us: microseconds(start.elapsed()),
         });
     }
     Ok(mounted)
@@ -132,21 +136,27 @@ fn row(
     let columns = pictures(model, scene, vec![String::new()], &[latents])?;
     let cells = columns.into_iter().flat_map(|column| column.cells);
     let labelled = scene.prompts.labels.iter().zip(cells);
-    let preview = if model.is_demo() { "" } else { ", latent preview (not decoded)" };
+    let preview = if model.is_demo() {
+        ""
+    } else {
+        ", latent preview (not decoded)"
+    };
     let (steps, seed) = (num_steps(&args.scene, model), args.scene.seed);
     Ok(Sheet {
         title: format!("{}, {steps} steps, seed {seed}{preview}", model.label),
         columns: labelled
-            .map(|(label, cell)| SheetColumn { label: label.clone(), cells: vec![cell] })
+            .map(|(label, cell)| SheetColumn {
+                label: label.clone(),
+                cells: vec![cell],
+            })
             .collect(),
         rows: vec![String::new()],
     })
 }
 
 fn metadata(args: &SampleArgs, model: &LoadedModel) -> HashMap<String, String> {
-    let lora = |lora: &crate::lora_arg::LoraArg| {
-        format!("{}:{}", loras::name(&lora.path), lora.strength)
-    };
+    let lora =
+        |lora: &crate::lora_arg::LoraArg| format!("{}:{}", loras::name(&lora.path), lora.strength);
     let loras: Vec<_> = args.loras.iter().map(lora).collect();
     HashMap::from([
         ("model".into(), model.label.clone()),
@@ -175,8 +185,12 @@ impl SampleReport {
 
 impl SampleLora {
     fn row(&self) -> Vec<String> {
-        let keys =
-            format!("{} / {}", self.keys_applied, self.keys_unmatched);
-        vec![self.name.clone(), self.strength.to_string(), keys, format!("{:.0}", self.mount_us)]
+        let keys = format!("{} / {}", self.keys_applied, self.keys_unmatched);
+        vec![
+            self.name.clone(),
+            self.strength.to_string(),
+            keys,
+            format!("{:.0}", self.mount_us),
+        ]
     }
 }

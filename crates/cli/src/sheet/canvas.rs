@@ -63,10 +63,9 @@ impl DrawTarget for Canvas {
         pixels: I,
     ) -> Result<(), Infallible> {
         for Pixel(place, color) in pixels {
-            if let (Ok(x), Ok(y)) = (u32::try_from(place.x), u32::try_from(place.y)) {
-                if let Some(pixel) = self.0.get_pixel_mut_checked(x, y) {
-                    *pixel = Rgb([color.r(), color.g(), color.b()]);
-                }
+            let place = u32::try_from(place.x).ok().zip(u32::try_from(place.y).ok());
+            if let Some(pixel) = place.and_then(|(x, y)| self.0.get_pixel_mut_checked(x, y)) {
+                *pixel = Rgb([color.r(), color.g(), color.b()]);
             }
         }
         Ok(())

@@ -6,26 +6,33 @@ pub fn sanitized(text: &str) -> String {
     text.chars().map(printable).collect()
 }
 
-/// `text` in at most `max_lines` lines of `max_chars`, broken after `-`, `_`, `.`, `/`, `@` or a blank where it can be,
-/// and shortened in the middle where it is too long.
+/// `text` in at most `max_lines` lines of `max_chars`, broken after `-`, `_`, `/` or a blank where it can be, and
+/// shortened in the middle where it is too long.
 #[must_use]
 pub fn wrapped(text: &str, max_chars: usize, max_lines: usize) -> Vec<String> {
-    let max_chars = max_chars.max(4);
-    let mut characters: Vec<char> = sanitized(text).trim().chars().collect();
-    loop {
-        let lines = broken(&characters, max_chars);
-        if lines.len() <= max_lines.max(1) {
-            return lines;
-        }
-        characters = without_middle(&characters);
+    let (max_chars, max_lines) = (max_chars.max(4), max_lines.max(1));
+    let sanitized = sanitized(text);
+    let characters: Vec<char> = sanitized.trim().chars().collect();
+    let whole = broken(&characters, max_chars);
+    if whole.len() <= max_lines {
+        return whole;
     }
+    let longest = characters.len().min(max_chars * max_lines);
+    let shortened = (0..longest)
+        .rev()
+        .map(|kept| broken(&around_middle(&characters, kept), max_chars));
+    let mut fitting = shortened.filter(|lines| lines.len() <= max_lines);
+    fitting.next().expect("the dots alone fit on one line")
 }
 
 fn broken(characters: &[char], max_chars: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), characters);
     while rest.len() > max_chars {
         let line = &rest[..max_chars];
-        let end = line.iter().rposition(|c| BREAKS.contains(c)).map_or(max_chars, |last| last + 1);
+        let end = line
+            .iter()
+            .rposition(|c| BREAKS.contains(c))
+            .map_or(max_chars, |last| last + 1);
         // A break very early would waste most of the line.
         let end = if end * 3 < max_chars { max_chars } else { end };
         lines.push(rest[..end].iter().collect::<String>().trim_end().to_owned());
@@ -35,19 +42,15 @@ fn broken(characters: &[char], max_chars: usize) -> Vec<String> {
     lines
 }
 
-/// One character fewer, around two dots in the middle.
-fn without_middle(characters: &[char]) -> Vec<char> {
-    let dots = characters.windows(2).position(|pair| pair == DOTS);
-    let around = dots.filter(|at| at.abs_diff(characters.len() / 2) <= 2);
-    let (head, tail) = match around {
-        Some(at) => (&characters[..at], &characters[at + DOTS.len()..]),
-        None => characters.split_at(characters.len() / 2),
-    };
-    let (head, tail) = match head.len() > tail.len() {
-        true => (&head[..head.len() - 1], tail),
-        false => (head, &tail[1..]),
-    };
-    [head, &DOTS, tail].concat()
+/// The first and last characters, `kept` in all, with two dots between them.
+fn around_middle(characters: &[char], kept: usize) -> Vec<char> {
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    [
+        &characters[..head],
+        &DOTS,
+        &characters[characters.len() - tail..],
+    ]
+    .concat()
 }
 
 fn printable(character: char) -> char {
@@ -62,5 +65,5 @@ fn printable(character: char) -> char {
     }
 }
 
-const BREAKS: [char; 6] = ['-', '_', '.', '/', '@', ' '];
+const BREAKS: [char; 4] = ['-', '_', '/', ' '];
 const DOTS: [char; 2] = ['.', '.'];

@@ -37,7 +37,12 @@ impl Layout {
         let (width, height) = first.map_or((1, 1), image::RgbImage::dimensions);
         let scale = MIN_CELL.div_ceil(width.max(height).max(1));
         let cell = [width.saturating_mul(scale), height.saturating_mul(scale)];
-        let longest = sheet.rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+        let longest = sheet
+            .rows
+            .iter()
+            .map(|label| label.chars().count())
+            .max()
+            .unwrap_or(0);
         let mut layout = Self {
             scale,
             cell,
@@ -70,26 +75,44 @@ impl Layout {
         let [width, height] = self.cell;
         let x = self.left() + pixels(column) * (width + GAP);
         let y = self.top() + pixels(row) * (height + GAP);
-        Area { x, y, width, height }
+        Area {
+            x,
+            y,
+            width,
+            height,
+        }
     }
 
     /// Where a column's label is: above its first picture.
     #[must_use]
     pub(crate) fn column_label(&self, column: usize) -> Area {
         let cell = self.cell(column, 0);
-        Area { y: GAP + LINE_HEIGHT + GAP, height: self.column_label_height, ..cell }
+        Area {
+            y: GAP + LINE_HEIGHT + GAP,
+            height: self.column_label_height,
+            ..cell
+        }
     }
 
     /// Where a row's label is: left of its first picture.
     #[must_use]
     pub(crate) fn row_label(&self, row: usize) -> Area {
-        Area { x: GAP, width: self.row_label_width, ..self.cell(0, row) }
+        Area {
+            x: GAP,
+            width: self.row_label_width,
+            ..self.cell(0, row)
+        }
     }
 
     /// Where the title is.
     #[must_use]
     pub(crate) fn title(&self) -> Area {
-        Area { x: GAP, y: GAP, width: self.size[0].saturating_sub(2 * GAP), height: LINE_HEIGHT }
+        Area {
+            x: GAP,
+            y: GAP,
+            width: self.size[0].saturating_sub(2 * GAP),
+            height: LINE_HEIGHT,
+        }
     }
 
     pub(crate) fn title_lines(&self, title: &str) -> Vec<String> {
@@ -118,7 +141,11 @@ impl Layout {
         };
         let width = extent(self.left(), columns, self.cell[0]);
         let height = extent(self.top(), rows, self.cell[1]);
-        let refuse = || CliError::PictureTooLarge { width, height, limit: MAX_PIXELS };
+        let refuse = || CliError::PictureTooLarge {
+            width,
+            height,
+            limit: MAX_PIXELS,
+        };
         match width.checked_mul(height) {
             Some(count) if count <= MAX_PIXELS => {}
             _ => return Err(refuse()),

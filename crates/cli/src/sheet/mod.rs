@@ -47,7 +47,10 @@ impl Sheet {
             canvas.lines(layout.row_label(row), &layout.row_lines(label));
         }
         for (index, column) in self.columns.iter().enumerate() {
-            canvas.lines(layout.column_label(index), &layout.column_lines(&column.label));
+            canvas.lines(
+                layout.column_label(index),
+                &layout.column_lines(&column.label),
+            );
             for (row, picture) in column.cells.iter().enumerate() {
                 canvas.picture(layout.cell(index, row), picture);
             }
@@ -61,7 +64,10 @@ pub(crate) fn write_png(place: &OutputFile, picture: &RgbImage) -> Result<(), Cl
     let mut bytes = Cursor::new(Vec::new());
     picture
         .write_to(&mut bytes, ImageFormat::Png)
-        .map_err(|source| CliError::Encode { path: place.path().to_owned(), source })?;
+        .map_err(|source| CliError::Encode {
+            path: place.path().to_owned(),
+            source,
+        })?;
     place.write(bytes.get_ref())
 }
 
@@ -71,7 +77,10 @@ pub(crate) fn write_png(place: &OutputFile, picture: &RgbImage) -> Result<(), Cl
 /// Where there are not `width` times `height` values.
 #[must_use]
 pub fn grey_picture(values: &[f32], [height, width]: [u32; 2]) -> RgbImage {
-    let bytes = values.iter().flat_map(|value| [grey_byte(*value); 3]).collect();
+    let bytes = values
+        .iter()
+        .flat_map(|value| [grey_byte(*value); 3])
+        .collect();
     RgbImage::from_raw(width, height, bytes).expect("there are three bytes a pixel")
 }
 

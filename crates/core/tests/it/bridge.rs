@@ -65,10 +65,15 @@ fn patches() -> Vec<(Arc<dyn Patch>, f32)> {
 fn a_burn_layer_gives_what_the_wrapper_gives() {
     // f32: sums of eight products in another order. bf16: here the patched weight itself is rounded.
     for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 0.1)] {
-        let net = Net { fc: linear(dtype), ..net() };
+        let net = Net {
+            fc: linear(dtype),
+            ..net()
+        };
         let mut wrapper = PatchedLinear::from(net.fc.clone());
         for (index, (patch, strength)) in patches().into_iter().enumerate() {
-            wrapper.add_patch(&index.to_string(), patch, strength).expect("it fits");
+            wrapper
+                .add_patch(&index.to_string(), patch, strength)
+                .expect("it fits");
         }
         let mut reparameterizer = PatchReparameterizer::default();
         reparameterizer.insert("fc", stack(patches()));
@@ -85,22 +90,41 @@ fn a_burn_layer_gives_what_the_wrapper_gives() {
 fn the_base_stays_as_it_was() {
     let net = net();
     let input = plain([3, SHAPE[1]], 3);
-    let before = [bits(&net.fc.weight.val()), bits(&net.fc.forward(input.clone()))];
+    let before = [
+        bits(&net.fc.weight.val()),
+        bits(&net.fc.forward(input.clone())),
+    ];
     let mut reparameterizer = PatchReparameterizer::default();
     reparameterizer.insert("fc", stack(patches()));
     let patched = net.clone().apply_reparameterization(&mut reparameterizer);
-    assert!(patched.fc.weight.reparameterization::<PatchReparam>().is_some());
+    assert!(
+        patched
+            .fc
+            .weight
+            .reparameterization::<PatchReparam>()
+            .is_some()
+    );
     assert_ne!(bits(&patched.fc.forward(input.clone())), before[1]);
-    assert_eq!(bits(&patched.fc.weight.base()), before[0], "the stored weight is the base");
+    assert_eq!(
+        bits(&patched.fc.weight.base()),
+        before[0],
+        "the stored weight is the base"
+    );
     let bare = Net {
         fc: Linear {
             weight: Param::initialized(patched.fc.weight.id, patched.fc.weight.base()),
-            bias: patched.fc.bias.map(|bias| Param::initialized(bias.id, bias.base())),
+            bias: patched
+                .fc
+                .bias
+                .map(|bias| Param::initialized(bias.id, bias.base())),
         },
         ..net.clone()
     };
     for removed in [net, bare] {
-        let after = [bits(&removed.fc.weight.val()), bits(&removed.fc.forward(input.clone()))];
+        let after = [
+            bits(&removed.fc.weight.val()),
+            bits(&removed.fc.forward(input.clone())),
+        ];
         assert_eq!(after, before);
     }
 }
@@ -123,7 +147,10 @@ fn a_layer_that_is_the_whole_module_has_the_empty_path() {
     let patched = linear(DType::F32).apply_reparameterization(&mut reparameterizer);
     assert!(reparameterizer.unused().is_empty());
     let input = plain([3, SHAPE[1]], 3);
-    assert_ne!(bits(&patched.forward(input.clone())), bits(&linear(DType::F32).forward(input)));
+    assert_ne!(
+        bits(&patched.forward(input.clone())),
+        bits(&linear(DType::F32).forward(input))
+    );
 }
 
 #[test]
@@ -134,10 +161,12 @@ fn a_convolution_has_its_own_layout() {
     reparameterizer.insert("conv", stack(vec![(delta.shared(), 0.5)]));
     let patched = net().apply_reparameterization(&mut reparameterizer);
     let mut expected = net().conv;
-    expected.weight = expected.weight.map(|weight| {
-        weight + plain([4, 18], 30).mul_scalar(0.5).reshape([4, 2, 3, 3])
-    });
-    expected.bias = expected.bias.map(|bias| bias.map(|bias| bias + plain([4], 31).mul_scalar(0.5)));
+    expected.weight = expected
+        .weight
+        .map(|weight| weight + plain([4, 18], 30).mul_scalar(0.5).reshape([4, 2, 3, 3]));
+    expected.bias = expected
+        .bias
+        .map(|bias| bias.map(|bias| bias + plain([4], 31).mul_scalar(0.5)));
     let expected = expected.forward(input.clone());
     assert_close("conv", &patched.conv.forward(input), &expected, 1e-5);
 }
@@ -157,6 +186,12 @@ fn what_found_no_parameter_is_listed() {
     assert_eq!(reparameterizer.unused(), ["conv", "head.0", "head.1"]);
     let weight = &patched.head[0].weight;
     let difference = values(&(weight.val() - weight.base()));
-    assert!(difference.iter().any(|value| value.abs() > 0.1), "its weight residual is in place");
-    assert_eq!(bits(&patched.conv.weight.val()), bits(&net().conv.weight.val()));
+    assert!(
+        difference.iter().any(|value| value.abs() > 0.1),
+        "its weight residual is in place"
+    );
+    assert_eq!(
+        bits(&patched.conv.weight.val()),
+        bits(&net().conv.weight.val())
+    );
 }

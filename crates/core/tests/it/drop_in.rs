@@ -34,7 +34,9 @@ fn linear(seed: usize) -> Linear {
 }
 
 fn unbiased() -> Linear {
-    LinearConfig::new(SHAPE[1], SHAPE[0]).with_bias(false).init(&flex())
+    LinearConfig::new(SHAPE[1], SHAPE[0])
+        .with_bias(false)
+        .init(&flex())
 }
 
 fn models() -> (Plain, Patched) {
@@ -105,10 +107,18 @@ fn weights_edited_through_a_mapper_take_effect() {
     let expected = before.fc.forward(input.clone()).mul_scalar(3.0);
     assert_close("bare", &after.fc.forward(input.clone()), &expected, 1e-5);
     for model in [&mut before, &mut after] {
-        model.fc.add_patch("lora", lora(SHAPE, 2, 20), 1.0).expect("it fits");
+        model
+            .fc
+            .add_patch("lora", lora(SHAPE, 2, 20), 1.0)
+            .expect("it fits");
     }
     let residual = before.fc.forward(input.clone()) - expected.clone().div_scalar(3.0);
-    assert_close("patched", &after.fc.forward(input), &(expected + residual), 1e-5);
+    assert_close(
+        "patched",
+        &after.fc.forward(input),
+        &(expected + residual),
+        1e-5,
+    );
 }
 
 #[test]
@@ -131,7 +141,10 @@ fn records_go_both_ways() {
     let loaded = into_patched.load_record(plain_model.into_record());
     let outputs = |model: &Patched| {
         let (fc, head) = (&model.fc, &model.head);
-        [bits(&fc.forward(input.clone())), bits(&head.forward(input.clone()))]
+        [
+            bits(&fc.forward(input.clone())),
+            bits(&head.forward(input.clone())),
+        ]
     };
     assert_eq!(outputs(&loaded), expected, "Burn's record");
     let back = blank().load_record(patched.clone().into_record());
@@ -169,7 +182,9 @@ fn a_lazy_layer_stays_lazy() {
 #[test]
 fn into_inner_refuses_while_something_is_laid_over() {
     let mut layer = PatchedLinear::from(linear(1));
-    layer.add_patch("lora", lora(SHAPE, 2, 20), 0.0).expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 2, 20), 0.0)
+        .expect("it fits");
     let mounted = "`into_inner` is refused while patches are mounted on layer `this layer`; \
                    unmount them first";
     assert_eq!(message(layer.clone().into_inner()), mounted);
@@ -198,7 +213,9 @@ fn a_clone_shares_weights_and_has_its_own_patches() {
         tenant.add_patch("lora", patch, 1.0).expect("it fits");
         assert_eq!(census(tenant), census(&layer));
     }
-    let outputs = tenants.each_ref().map(|tenant| bits(&tenant.forward(input.clone())));
+    let outputs = tenants
+        .each_ref()
+        .map(|tenant| bits(&tenant.forward(input.clone())));
     assert_ne!(outputs[0], outputs[1]);
     assert_eq!(layer.num_patches(), 0);
     assert_eq!(bits(&layer.forward(input.clone())), base);

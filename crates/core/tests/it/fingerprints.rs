@@ -71,9 +71,16 @@ fn one_flipped_byte_shows() {
         ("c.weight", 34),
         ("c.bias", 5),
     ] {
-        assert_ne!(hash(flipped(tensor, index), resident()), expected, "{tensor}");
+        assert_ne!(
+            hash(flipped(tensor, index), resident()),
+            expected,
+            "{tensor}"
+        );
         let config = LoaderConfig::streamed(flex(), 1 << 20);
-        assert_eq!(hash(flipped(tensor, index), config), hash(flipped(tensor, index), resident()));
+        assert_eq!(
+            hash(flipped(tensor, index), config),
+            hash(flipped(tensor, index), resident())
+        );
     }
 }
 

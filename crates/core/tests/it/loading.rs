@@ -33,19 +33,29 @@ fn errors_name_file_and_tensor() {
             "fd",
             "toy.safetensors: tensor `fd.weight` is missing; the nearest name in it is `fc.weight`",
         ),
-        (MemorySource::new("empty"), "fc", "empty: tensor `fc.weight` is missing"),
+        (
+            MemorySource::new("empty"),
+            "fc",
+            "empty: tensor `fc.weight` is missing",
+        ),
         (
             with(vec![("conv.weight", "F32", vec![2, 2, 1], 16)]),
             "conv",
             "toy.safetensors: tensor `conv.weight` has shape [2, 2, 1], expected a matrix [d_output, d_input]",
         ),
         (
-            with(vec![("a.weight", "F32", vec![2, 2], 16), ("a.bias", "F32", vec![3], 12)]),
+            with(vec![
+                ("a.weight", "F32", vec![2, 2], 16),
+                ("a.bias", "F32", vec![3], 12),
+            ]),
             "a",
             "toy.safetensors: tensor `a.bias` has shape [3], expected [2]",
         ),
         (
-            with(vec![("a.weight", "F32", vec![2, 2], 16), ("a.bias", "F32", vec![1, 2], 8)]),
+            with(vec![
+                ("a.weight", "F32", vec![2, 2], 16),
+                ("a.bias", "F32", vec![1, 2], 8),
+            ]),
             "a",
             "toy.safetensors: tensor `a.bias` has shape [1, 2], expected a vector",
         ),
@@ -62,6 +72,9 @@ fn errors_name_file_and_tensor() {
         ),
     ];
     for (source, path, expected) in cases {
+        let streamed = LoaderConfig::streamed(flex(), 1 << 20);
+        let mut streamed = LayerLoader::new(Arc::new(source.clone()), streamed);
+        assert_eq!(message(streamed.linear(path)), expected);
         assert_eq!(message(loader(source).linear(path)), expected);
     }
 }
@@ -69,8 +82,14 @@ fn errors_name_file_and_tensor() {
 #[test]
 fn errors_of_vectors() {
     let cases = [
-        ("nrom.scale", "toy.safetensors: tensor `nrom.scale` is missing; the nearest name in it is `norm.scale`"),
-        ("fc.weight", "toy.safetensors: tensor `fc.weight` has shape [6, 8], expected a vector"),
+        (
+            "nrom.scale",
+            "toy.safetensors: tensor `nrom.scale` is missing; the nearest name in it is `norm.scale`",
+        ),
+        (
+            "fc.weight",
+            "toy.safetensors: tensor `fc.weight` has shape [6, 8], expected a vector",
+        ),
     ];
     for (name, expected) in cases {
         let source = || with(vec![("norm.scale", "F32", vec![4], 16)]);
@@ -85,10 +104,15 @@ fn errors_of_vectors() {
 fn a_loader_builds_what_the_source_has() {
     let mut source = with(vec![("bare.weight", "F32", vec![2, 3], 24)]);
     let scale: Vec<u8> = wave(&[8], 5).as_bytes().to_vec();
-    source.insert("norm.scale", "F32", vec![8], scale.into()).expect("it is new");
+    source
+        .insert("norm.scale", "F32", vec![8], scale.into())
+        .expect("it is new");
     let mut loader = loader(source);
     let layer = loader.linear("fc").expect("it is there");
-    assert_eq!((layer.d_output(), layer.d_input(), layer.has_bias()), (6, 8, true));
+    assert_eq!(
+        (layer.d_output(), layer.d_input(), layer.has_bias()),
+        (6, 8, true)
+    );
     assert!(layer.is_resident());
     let bare = loader.linear("bare").expect("it is there");
     assert_eq!((bare.weight_shape(), bare.has_bias()), ([2, 3], false));

@@ -4,6 +4,8 @@ mod adapter_files;
 mod bridge;
 mod drop_in;
 mod fingerprints;
+mod inputs;
+mod layouts;
 mod loading;
 mod merging;
 mod messages;

@@ -15,6 +15,9 @@ use crate::{
 
 const SHAPE: [usize; 2] = [6, 32];
 
+/// Name, patches and strength.
+type Set<'a> = (&'a str, &'a PatchSet, f32);
+
 fn dense(dtype: DType) -> PatchedLinear {
     let weight = Weight::Dense(tensor(SHAPE, 1, &flex(), dtype));
     let bias = tensor([SHAPE[0]], 2, &flex(), dtype);
@@ -40,12 +43,11 @@ fn bases() -> Vec<(&'static str, PatchedLinear, u64, f32)> {
 
 /// Two adapters; the second has a bias and needs the base's values.
 fn sets() -> [PatchSet; 2] {
-    let bias = TestPatch::new(None, Some(plain([SHAPE[0]], 30)));
-    let gained = TestPatch {
-        gain: Some(0.5),
-        ..bias
-    };
-    [lora_adapter(&[("fc", SHAPE, 20)]), patch_set(vec![("fc", gained.shared())])]
+    let gained = TestPatch::new(None, Some(plain([SHAPE[0]], 30))).with_gain(0.5);
+    [
+        lora_adapter(&[("fc", SHAPE, 20)]),
+        patch_set(vec![("fc", gained.shared())]),
+    ]
 }
 
 fn bytes_of(tree: &impl LayerTree) -> Vec<u8> {
@@ -63,7 +65,10 @@ fn merging_equals_mounting_and_is_undone_exactly() {
     for (name, layer, num_bytes, tolerance) in bases() {
         let both: [(&str, &PatchSet, f32); 2] = [("first", &first, 0.7), ("second", &second, -1.0)];
         let input = plain([5, SHAPE[1]], 3);
-        let (mut side, mut baked) = (Toy::new(vec![("fc", layer.clone())]), Toy::new(vec![("fc", layer)]));
+        let (mut side, mut baked) = (
+            Toy::new(vec![("fc", layer.clone())]),
+            Toy::new(vec![("fc", layer)]),
+        );
         let base = (baked.output_bits(&input), bytes_of(&baked));
         swap(&mut side, &[], &both).expect("they fit");
         assert_eq!(baked.layers[0].traffic().written_bytes(), 0);
@@ -73,13 +78,26 @@ fn merging_equals_mounting_and_is_undone_exactly() {
         let written = baked.layers[0].traffic().written_bytes();
         assert_eq!(written, num_bytes, "{name}: weight and bias");
         let expected = side.layers[0].forward(input.clone());
-        assert_close(name, &baked.layers[0].forward(input.clone()), &expected, tolerance);
+        assert_close(
+            name,
+            &baked.layers[0].forward(input.clone()),
+            &expected,
+            tolerance,
+        );
         assert_ne!(baked.output_bits(&input), base.0, "{name}");
         assert!(mounted(&baked).is_empty());
         assert_eq!(bytes_of(&baked), base.1, "{name}: the base itself stays");
         restore(&mut baked);
-        assert_eq!((baked.output_bits(&input), bytes_of(&baked)), base, "{name}");
-        assert_eq!(baked.layers[0].traffic().written_bytes(), num_bytes, "nothing is written back");
+        assert_eq!(
+            (baked.output_bits(&input), bytes_of(&baked)),
+            base,
+            "{name}"
+        );
+        assert_eq!(
+            baked.layers[0].traffic().written_bytes(),
+            num_bytes,
+            "nothing is written back"
+        );
         restore(&mut baked);
     }
 }
@@ -90,10 +108,18 @@ fn a_patch_over_a_merge_is_still_against_the_base() {
     let gain = TestPatch::gain(1.0);
     let set = patch_set(vec![("fc", gain.shared())]);
     let input = plain([5, SHAPE[1]], 3);
-    let (mut toy, mut expected) = (Toy::new(vec![("fc", over("f32"))]), Toy::new(vec![("fc", over("f32"))]));
+    let (mut toy, mut expected) = (
+        Toy::new(vec![("fc", over("f32"))]),
+        Toy::new(vec![("fc", over("f32"))]),
+    );
     merge(&mut toy, &[("lora", &lora, 0.5)]).expect("it fits");
     mount(&mut toy, "gain", &set, 1.0).expect("it fits");
-    swap(&mut expected, &[], &[("lora", &lora, 0.5), ("gain", &set, 1.0)]).expect("they fit");
+    swap(
+        &mut expected,
+        &[],
+        &[("lora", &lora, 0.5), ("gain", &set, 1.0)],
+    )
+    .expect("they fit");
     let expected = expected.layers[0].forward(input.clone());
     assert_close("both", &toy.layers[0].forward(input), &expected, 2e-5);
     let unmerged = crate::numbers::values(&plain(SHAPE, 1));
@@ -115,14 +141,18 @@ fn what_cannot_be_merged_is_refused_and_nothing_changes() {
         LoaderConfig::streamed(flex(), 1 << 20),
     );
     let foreign = lora_adapter(&[("other", SHAPE, 20)]);
-    let one: [(&str, &PatchSet, f32); 1] = [("b", &lora, 1.0)];
-    let cases: [(Toy, &[(&str, &PatchSet, f32)], &str); 6] = [
+    let one: [Set<'_>; 1] = [("b", &lora, 1.0)];
+    let cases: [(Toy, &[Set<'_>], &str); 6] = [
         (
             patched,
             &one,
             "merging is refused while patches are mounted on layer `fc`; unmount them first",
         ),
-        (merged, &one, "layer `fc` has a merged adapter already; restore the base first"),
+        (
+            merged,
+            &one,
+            "layer `fc` has a merged adapter already; restore the base first",
+        ),
         (
             streamed.expect("it fits").0,
             &one,
@@ -151,7 +181,11 @@ fn what_cannot_be_merged_is_refused_and_nothing_changes() {
         let written = toy.layers[0].traffic().written_bytes();
         assert_eq!(message(merge(&mut toy, sets)), expected);
         assert_eq!(toy.output_bits(&input), before, "{expected}");
-        assert_eq!(toy.layers[0].traffic().written_bytes(), written, "{expected}");
+        assert_eq!(
+            toy.layers[0].traffic().written_bytes(),
+            written,
+            "{expected}"
+        );
     }
 }
 

@@ -15,6 +15,7 @@ fn misfit() -> PatchError {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, one case after another")]
 fn cases() -> Vec<(Error, &'static str)> {
     let overflow = QuantError::Overflow {
         format: "f32",
@@ -25,17 +26,27 @@ fn cases() -> Vec<(Error, &'static str)> {
         tensor: "t".into(),
     };
     vec![
-        (Error::from(unknown), "`f` has no tensor `t`; `inspect` lists the names it has"),
+        (
+            Error::from(unknown),
+            "`f` has no tensor `t`; `inspect` lists the names it has",
+        ),
         (
             Error::from(misfit()),
             "the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
         ),
         (
-            Error::Quant { tensor: "t".into(), source: overflow },
+            Error::Quant {
+                tensor: "t".into(),
+                source: overflow,
+            },
             "tensor `t`: f32: the shape [1, 2] overflows",
         ),
         (
-            Error::MissingTensor { file: "f".into(), tensor: "t".into(), hint: "; look at u".into() },
+            Error::MissingTensor {
+                file: "f".into(),
+                tensor: "t".into(),
+                hint: "; look at u".into(),
+            },
             "f: tensor `t` is missing; look at u",
         ),
         (
@@ -48,16 +59,25 @@ fn cases() -> Vec<(Error, &'static str)> {
             "f: tensor `t` has shape [1, 2], expected [2]",
         ),
         (
-            Error::InputWidth { found: 1, expected: 2 },
+            Error::InputWidth {
+                found: 1,
+                expected: 2,
+            },
             "the input has 1 features, the layer takes 2",
         ),
         (
-            Error::AutocastOff { weight: "A".into(), input: "B".into() },
+            Error::AutocastOff {
+                weight: "A".into(),
+                input: "B".into(),
+            },
             "the weight is on A and the input on B, and autocast is off for this layer; turn it on with \
              `set_autocast(true)` or move one of them",
         ),
         (
-            Error::Layer { layer: "l".into(), source: misfit() },
+            Error::Layer {
+                layer: "l".into(),
+                source: misfit(),
+            },
             "layer `l`: the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
         ),
         (
@@ -65,19 +85,31 @@ fn cases() -> Vec<(Error, &'static str)> {
             "an adapter called `a` is mounted already; unmount it first or choose another name",
         ),
         (
-            Error::NotMounted { name: "a".into(), mounted: vec!["b".into()] },
+            Error::NotMounted {
+                name: "a".into(),
+                mounted: vec!["b".into()],
+            },
             "no adapter called `a` is mounted; mounted: [\"b\"]",
         ),
         (
-            Error::NothingApplied { name: "a".into(), why: "w".into() },
+            Error::NothingApplied {
+                name: "a".into(),
+                why: "w".into(),
+            },
             "adapter `a` does not fit this model: w",
         ),
         (
-            Error::BadStrength { name: "a".into(), strength: f32::NAN },
+            Error::BadStrength {
+                name: "a".into(),
+                strength: f32::NAN,
+            },
             "the strength of adapter `a` is NaN, expected a finite number",
         ),
         (
-            Error::Mounted { operation: "merging", layer: "l".into() },
+            Error::Mounted {
+                operation: "merging",
+                layer: "l".into(),
+            },
             "merging is refused while patches are mounted on layer `l`; unmount them first",
         ),
         (
@@ -94,10 +126,20 @@ fn cases() -> Vec<(Error, &'static str)> {
             "the layer's weight is packed or streamed, so there is no Burn layer to hand back",
         ),
         (
-            Error::AmbiguousName { first: "a.b".into(), second: "a_b".into(), flattened: "a_b".into() },
+            Error::AmbiguousName {
+                first: "a.b".into(),
+                second: "a_b".into(),
+                flattened: "a_b".into(),
+            },
             "the layer names `a.b` and `a_b` both become `a_b` with underscores",
         ),
-        (Error::AdapterFile { path: "p".into(), why: "w".into() }, "p: w"),
+        (
+            Error::AdapterFile {
+                path: "p".into(),
+                why: "w".into(),
+            },
+            "p: w",
+        ),
     ]
 }
 

@@ -12,6 +12,7 @@ use overglaze_stream::MemorySource;
 use crate::numbers::{assert_close, flex, message, ndarray, plain, rounded, stored, values, wave};
 
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a test of two of them")]
 enum Head {
     Narrow(Linear),
     Wrapped(PatchedLinear),
@@ -52,7 +53,9 @@ const TENSORS: [(&str, &str, &[usize], usize); 7] = [
 
 fn insert(source: &mut MemorySource, (name, tag, shape, seed): (&str, &str, &[usize], usize)) {
     let bytes = stored(&wave(shape, seed), tag);
-    source.insert(name, tag, shape, bytes).expect("the size is right");
+    source
+        .insert(name, tag, shape, bytes)
+        .expect("the size is right");
 }
 
 fn file(tensors: &[(&str, &str, &[usize], usize)]) -> MemorySource {
@@ -72,16 +75,25 @@ fn parameters_are_assigned_by_path() {
     assert_eq!(report.assigned, names);
     assert_eq!(report.unused, ["optimizer.step"]);
     // Burn's layout: [d_input, d_output].
-    assert_eq!(values(&loaded.stem.weight.val()), values(&plain([4, 3], 1).transpose()));
+    assert_eq!(
+        values(&loaded.stem.weight.val()),
+        values(&plain([4, 3], 1).transpose())
+    );
     assert_eq!(values(&loaded.norm.gamma.val()), values(&plain([4], 3)));
     let beta = loaded.norm.beta.as_ref().expect("it has one");
     assert_eq!(values(&beta.val()), values(&plain([4], 4)));
     let [Head::Narrow(narrow), Head::Wrapped(wrapped)] = loaded.heads.as_slice() else {
         panic!("{:?}", loaded.heads);
     };
-    assert_eq!(narrow.weight.val().dtype(), DType::BF16, "the file's dtype is kept");
+    assert_eq!(
+        narrow.weight.val().dtype(),
+        DType::BF16,
+        "the file's dtype is kept"
+    );
     let input: Tensor<2> = plain([3, 4], 9);
-    let expected = input.clone().matmul(rounded([2, 4], 5, DType::BF16).transpose());
+    let expected = input
+        .clone()
+        .matmul(rounded([2, 4], 5, DType::BF16).transpose());
     let weight = narrow.weight.val().cast(DType::F32);
     assert_close("narrow", &input.clone().matmul(weight), &expected, 1e-5);
     let expected = input.clone().matmul(plain([4, 4], 7).transpose());
@@ -96,7 +108,10 @@ fn a_device_without_the_dtype_gets_f32() {
     };
     let weight = narrow.weight.val();
     assert_eq!((weight.device(), weight.dtype()), (ndarray(), DType::F32));
-    assert_eq!(values(&weight), values(&rounded([2, 4], 5, DType::BF16).transpose()));
+    assert_eq!(
+        values(&weight),
+        values(&rounded([2, 4], 5, DType::BF16).transpose())
+    );
 }
 
 #[test]
@@ -104,7 +119,9 @@ fn bytes_at_odd_addresses_are_copied() {
     let mut source = MemorySource::new("odd");
     let padded = [&[0], wave(&[2, 3], 1).as_bytes()].concat();
     let odd = Bytes::from(padded).slice(1..);
-    source.insert("weight", "F32", vec![2, 3], odd).expect("the size is right");
+    source
+        .insert("weight", "F32", vec![2, 3], odd)
+        .expect("the size is right");
     let unbiased = LinearConfig::new(3, 2).with_bias(false).init(&flex());
     let (loaded, _) = load_module(unbiased, &source, &flex()).expect("it fits");
     let input: Tensor<2> = plain([1, 3], 2);
@@ -120,7 +137,10 @@ fn what_does_not_fit_is_named() {
         file(&tensors)
     };
     let cases: [(MemorySource, &str); 5] = [
-        (file(&TENSORS[1..]), "net.safetensors: tensor `stem.weight` is missing"),
+        (
+            file(&TENSORS[1..]),
+            "net.safetensors: tensor `stem.weight` is missing",
+        ),
         (
             replaced(2, ("norm.scale", "F32", &[4], 1)),
             "net.safetensors: tensor `norm.gamma` is missing",

@@ -17,7 +17,10 @@ fn table() -> NameTable {
     let mut names = NameTable::default();
     names.add_layer("blocks.0.to_q", 4).expect("it is new");
     names.add_layer("blocks.0.to_k", 4).expect("it is new");
-    let pieces = vec![piece("blocks.0.to_q", 0..4, 0..4), piece("blocks.0.to_k", 0..4, 4..8)];
+    let pieces = vec![
+        piece("blocks.0.to_q", 0..4, 0..4),
+        piece("blocks.0.to_k", 0..4, 4..8),
+    ];
     names.add_alias("double.0.qk", pieces).expect("it is new");
     names
 }
@@ -27,13 +30,24 @@ fn both_spellings_are_looked_up_exactly() {
     let names = table();
     let layers = |target| {
         let pieces = names.resolve(&target)?;
-        Some(pieces.iter().map(|piece| piece.layer.as_str()).collect::<Vec<_>>())
+        Some(
+            pieces
+                .iter()
+                .map(|piece| piece.layer.as_str())
+                .collect::<Vec<_>>(),
+        )
     };
     for (target, expected) in [
         (dotted("blocks.0.to_q"), Some(vec!["blocks.0.to_q"])),
         (flattened("blocks_0_to_q"), Some(vec!["blocks.0.to_q"])),
-        (dotted("double.0.qk"), Some(vec!["blocks.0.to_q", "blocks.0.to_k"])),
-        (flattened("double_0_qk"), Some(vec!["blocks.0.to_q", "blocks.0.to_k"])),
+        (
+            dotted("double.0.qk"),
+            Some(vec!["blocks.0.to_q", "blocks.0.to_k"]),
+        ),
+        (
+            flattened("double_0_qk"),
+            Some(vec!["blocks.0.to_q", "blocks.0.to_k"]),
+        ),
         (dotted("blocks_0_to_q"), None),
         (flattened("blocks.0.to_q"), None),
         (dotted("blocks.0.to"), None),
@@ -48,17 +62,28 @@ fn both_spellings_are_looked_up_exactly() {
 #[test]
 fn the_nearest_names_are_in_the_spelling_asked_for() {
     let names = table();
-    assert_eq!(names.nearest(&dotted("blocks.0.to_v")), ["blocks.0.to_k", "blocks.0.to_q"]);
-    assert_eq!(names.nearest(&flattened("blocks_0_to_v")), ["blocks_0_to_k", "blocks_0_to_q"]);
+    assert_eq!(
+        names.nearest(&dotted("blocks.0.to_v")),
+        ["blocks.0.to_k", "blocks.0.to_q"]
+    );
+    assert_eq!(
+        names.nearest(&flattened("blocks_0_to_v")),
+        ["blocks_0_to_k", "blocks_0_to_q"]
+    );
     assert!(names.nearest(&dotted("zzz")).is_empty());
 }
 
 #[test]
 fn names_that_flatten_alike_are_an_error() {
     let mut names = table();
-    names.add_layer("blocks.0.to_q", 4).expect("the same name again is no clash");
+    names
+        .add_layer("blocks.0.to_q", 4)
+        .expect("the same name again is no clash");
     let expected = "the layer names `blocks.0.to_q` and `blocks.0_to.q` both become `blocks_0_to_q` with \
                     underscores";
     assert_eq!(message(names.add_layer("blocks.0_to.q", 4)), expected);
-    assert_eq!(message(names.add_alias("blocks.0_to.q", Vec::new())), expected);
+    assert_eq!(
+        message(names.add_alias("blocks.0_to.q", Vec::new())),
+        expected
+    );
 }

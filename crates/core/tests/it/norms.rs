@@ -24,13 +24,17 @@ const EPSILON: f64 = 1e-6;
 const TOLERANCE: f32 = 1e-5;
 
 fn rms(dtype: DType) -> RmsNorm {
-    let mut norm = RmsNormConfig::new(WIDTH).with_epsilon(EPSILON).init(&flex());
+    let mut norm = RmsNormConfig::new(WIDTH)
+        .with_epsilon(EPSILON)
+        .init(&flex());
     norm.gamma = Param::from_tensor(tensor([WIDTH], 1, &flex(), dtype));
     norm
 }
 
 fn layer(dtype: DType) -> LayerNorm {
-    let mut norm = LayerNormConfig::new(WIDTH).with_epsilon(EPSILON).init(&flex());
+    let mut norm = LayerNormConfig::new(WIDTH)
+        .with_epsilon(EPSILON)
+        .init(&flex());
     norm.gamma = Param::from_tensor(tensor([WIDTH], 1, &flex(), dtype));
     norm.beta = Some(Param::from_tensor(tensor([WIDTH], 2, &flex(), dtype)));
     norm
@@ -39,9 +43,19 @@ fn layer(dtype: DType) -> LayerNorm {
 fn check_rank<const D: usize>(dims: [usize; D]) {
     let input = plain(dims, 3);
     let found = PatchedRmsNorm::from(rms(DType::F32)).forward(input.clone());
-    assert_close("rms", &found, &rms(DType::F32).forward(input.clone()), TOLERANCE);
+    assert_close(
+        "rms",
+        &found,
+        &rms(DType::F32).forward(input.clone()),
+        TOLERANCE,
+    );
     let found = PatchedLayerNorm::from_burn(layer(DType::F32), EPSILON).forward(input.clone());
-    assert_close("layer", &found, &layer(DType::F32).forward(input), TOLERANCE);
+    assert_close(
+        "layer",
+        &found,
+        &layer(DType::F32).forward(input),
+        TOLERANCE,
+    );
 }
 
 #[test]
@@ -78,11 +92,22 @@ fn dtypes_may_differ_and_the_input_keeps_its_own() {
 #[test]
 fn a_norm_without_scale_and_shift_only_normalizes() {
     let norm = PatchedLayerNorm::without_affine(WIDTH, EPSILON, &flex(), Arc::default());
-    let bare = LayerNormConfig::new(WIDTH).with_epsilon(EPSILON).with_bias(false).init(&flex());
+    let bare = LayerNormConfig::new(WIDTH)
+        .with_epsilon(EPSILON)
+        .with_bias(false)
+        .init(&flex());
     let input = plain([3, WIDTH], 3);
-    assert_close("bare", &norm.forward(input.clone()), &bare.forward(input), TOLERANCE);
+    assert_close(
+        "bare",
+        &norm.forward(input.clone()),
+        &bare.forward(input),
+        TOLERANCE,
+    );
     let message = message(norm.into_inner());
-    assert_eq!(message, "the layer's weight is packed or streamed, so there is no Burn layer to hand back");
+    assert_eq!(
+        message,
+        "the layer's weight is packed or streamed, so there is no Burn layer to hand back"
+    );
 }
 
 fn patch() -> TestPatch {
@@ -96,7 +121,10 @@ fn patched_reference(strength: f32, input: &Tensor<2>) -> [Tensor<2>; 2] {
     let (mut rms, mut layer) = (rms(DType::F32), layer(DType::F32));
     rms.gamma = rms.gamma.map(|gamma| gamma + scale.clone());
     layer.gamma = layer.gamma.map(|gamma| gamma + scale);
-    [rms.forward(input.clone()) + shift.clone(), layer.forward(input.clone()) + shift]
+    [
+        rms.forward(input.clone()) + shift.clone(),
+        layer.forward(input.clone()) + shift,
+    ]
 }
 
 #[test]
@@ -104,19 +132,23 @@ fn patches_change_scale_and_shift() {
     let input = plain([3, WIDTH], 3);
     let mut layer = PatchedLayerNorm::from_burn(layer(DType::F32), EPSILON);
     let base = bits(&layer.forward(input.clone()));
-    layer.add_patch("test", patch().shared(), 0.5).expect("it fits");
+    layer
+        .add_patch("test", patch().shared(), 0.5)
+        .expect("it fits");
     let [_, expected] = patched_reference(0.5, &input);
     assert_close("layer", &layer.forward(input.clone()), &expected, TOLERANCE);
     layer.clear_patches();
     assert_eq!(bits(&layer.forward(input.clone())), base);
     let mut rms = PatchedRmsNorm::from(rms(DType::F32));
     let unpatched = rms.forward(input.clone());
-    rms.add_patch("gain", TestPatch::gain(1.0).shared(), 1.0).expect("it fits");
+    rms.add_patch("gain", TestPatch::gain(1.0).shared(), 1.0)
+        .expect("it fits");
     let doubled = unpatched.mul_scalar(2.0);
     assert_close("rms", &rms.forward(input.clone()), &doubled, TOLERANCE);
     let mut bare = PatchedLayerNorm::without_affine(WIDTH, EPSILON, &flex(), Arc::default());
     let unpatched = bare.forward(input.clone());
-    bare.add_patch("test", patch().shared(), 1.0).expect("it fits");
+    bare.add_patch("test", patch().shared(), 1.0)
+        .expect("it fits");
     let scale = plain([WIDTH], 20).add_scalar(1.0).unsqueeze();
     let expected = unpatched * scale + plain([WIDTH], 21).unsqueeze();
     assert_close("bare", &bare.forward(input), &expected, TOLERANCE);
@@ -126,7 +158,8 @@ fn patches_change_scale_and_shift() {
 fn a_shift_on_the_rms_norm_is_added() {
     let input = plain([3, WIDTH], 3);
     let mut norm = PatchedRmsNorm::from(rms(DType::F32));
-    norm.add_patch("test", patch().shared(), -0.5).expect("it fits");
+    norm.add_patch("test", patch().shared(), -0.5)
+        .expect("it fits");
     let [expected, _] = patched_reference(-0.5, &input);
     assert_close("rms", &norm.forward(input), &expected, TOLERANCE);
 }
@@ -135,21 +168,53 @@ fn a_shift_on_the_rms_norm_is_added() {
 fn parameters_are_shared_both_ways() {
     let (rms, layer) = (rms(DType::F32), layer(DType::F32));
     let input = plain([3, WIDTH], 3);
-    let expected = [bits(&rms.forward(input.clone())), bits(&layer.forward(input.clone()))];
-    let ids = [rms.gamma.id, layer.gamma.id, layer.beta.as_ref().expect("it has one").id];
-    let wrapped = (PatchedRmsNorm::from(rms), PatchedLayerNorm::from_burn(layer, EPSILON));
-    assert_eq!([wrapped.0.num_params(), wrapped.1.num_params()], [WIDTH, 2 * WIDTH]);
+    let expected = [
+        bits(&rms.forward(input.clone())),
+        bits(&layer.forward(input.clone())),
+    ];
+    let ids = [
+        rms.gamma.id,
+        layer.gamma.id,
+        layer.beta.as_ref().expect("it has one").id,
+    ];
+    let wrapped = (
+        PatchedRmsNorm::from(rms),
+        PatchedLayerNorm::from_burn(layer, EPSILON),
+    );
+    assert_eq!(
+        [wrapped.0.num_params(), wrapped.1.num_params()],
+        [WIDTH, 2 * WIDTH]
+    );
     let mut mounted = wrapped.clone();
-    mounted.0.add_patch("test", patch().shared(), 1.0).expect("it fits");
-    mounted.1.add_patch("test", patch().shared(), 1.0).expect("it fits");
+    mounted
+        .0
+        .add_patch("test", patch().shared(), 1.0)
+        .expect("it fits");
+    mounted
+        .1
+        .add_patch("test", patch().shared(), 1.0)
+        .expect("it fits");
     let refused = "`into_inner` is refused while patches are mounted on layer `this layer`; unmount \
                    them first";
     assert_eq!(message(mounted.0.into_inner()), refused);
     assert_eq!(message(mounted.1.into_inner()), refused);
     let rms = wrapped.0.into_inner().expect("nothing is mounted");
     let layer = wrapped.1.into_inner().expect("nothing is mounted");
-    assert_eq!([rms.gamma.id, layer.gamma.id, layer.beta.as_ref().expect("it has one").id], ids);
-    assert_eq!([bits(&rms.forward(input.clone())), bits(&layer.forward(input))], expected);
+    assert_eq!(
+        [
+            rms.gamma.id,
+            layer.gamma.id,
+            layer.beta.as_ref().expect("it has one").id
+        ],
+        ids
+    );
+    assert_eq!(
+        [
+            bits(&rms.forward(input.clone())),
+            bits(&layer.forward(input))
+        ],
+        expected
+    );
 }
 
 #[test]
@@ -214,7 +279,12 @@ fn merging_into_a_norm_equals_mounting() {
         let expected = model.norm.forward(input.clone());
         model.norm.clear_patches();
         merge(&mut model, &[("test", &set, 0.5)]).expect("it fits");
-        assert_close("merged", &model.norm.forward(input.clone()), &expected, tolerance);
+        assert_close(
+            "merged",
+            &model.norm.forward(input.clone()),
+            &expected,
+            tolerance,
+        );
         restore(&mut model);
         assert_eq!(bits(&model.norm.forward(input.clone())), base);
     }

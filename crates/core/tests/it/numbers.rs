@@ -12,7 +12,10 @@ pub(crate) fn flex() -> Device {
     Device::flex()
 }
 
-#[expect(deprecated, reason = "Burn 0.22 deprecates ndarray, and we support it still")]
+#[expect(
+    deprecated,
+    reason = "Burn 0.22 deprecates ndarray, and we support it still"
+)]
 pub(crate) fn ndarray() -> Device {
     Device::ndarray()
 }
@@ -73,13 +76,25 @@ fn packed_q8_0(data: &TensorData) -> Vec<u8> {
     values.chunks(32).flat_map(q8_0_block).collect()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the quotient is at most 127")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the quotient is at most 127"
+)]
 fn q8_0_block(values: &[f32]) -> Vec<u8> {
-    let absmax = values.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
+    let absmax = values
+        .iter()
+        .fold(0.0_f32, |max, value| max.max(value.abs()));
     let scale = TensorData::from([absmax / 127.0]).convert_dtype(DType::F16);
     let rounded: f32 = scale.iter().next().expect("there is one scale");
-    let quants = values.iter().map(|value| (value / rounded).round().clamp(-127.0, 127.0) as i8);
-    scale.as_bytes().iter().copied().chain(quants.map(i8::cast_unsigned)).collect()
+    let quants = values
+        .iter()
+        .map(|value| (value / rounded).round().clamp(-127.0, 127.0) as i8);
+    scale
+        .as_bytes()
+        .iter()
+        .copied()
+        .chain(quants.map(i8::cast_unsigned))
+        .collect()
 }
 
 /// A low-rank patch `[d_output, fan_in]` of waves with alpha 1 and a bias residual.
@@ -128,7 +143,10 @@ pub(crate) fn assert_close<const D: usize>(
     assert!(is_something, "{case}: the expected values are all zero");
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let is_close = (found - expected).abs() <= tolerance;
-        assert!(is_close, "{case}: value {index} is {found}, expected {expected}");
+        assert!(
+            is_close,
+            "{case}: value {index} is {found}, expected {expected}"
+        );
     }
 }
 

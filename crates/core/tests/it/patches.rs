@@ -23,7 +23,11 @@ fn run(layer: &PatchedLinear, device: &Device) -> Vec<u32> {
 }
 
 fn copies(layer: &PatchedLinear) -> Vec<(Device, usize)> {
-    layer.patches().iter().flat_map(|patch| patch.copies()).collect()
+    layer
+        .patches()
+        .iter()
+        .flat_map(|patch| patch.copies())
+        .collect()
 }
 
 #[test]
@@ -31,15 +35,24 @@ fn the_copy_on_a_device_is_made_once_and_listed() {
     let patch = TestPatch::new(Some(plain(SHAPE, 4)), Some(plain([6], 5)));
     let num_bytes = 4 * (48 + 6);
     let mut layer = layer();
-    layer.add_patch("test", patch.shared(), 1.0).expect("it fits");
-    assert!(copies(&layer).is_empty(), "nothing is copied before it is used");
+    layer
+        .add_patch("test", patch.shared(), 1.0)
+        .expect("it fits");
+    assert!(
+        copies(&layer).is_empty(),
+        "nothing is copied before it is used"
+    );
     for _ in 0..3 {
         run(&layer, &flex());
         assert_eq!(copies(&layer), [(flex(), num_bytes)]);
     }
     run(&layer.clone(), &ndarray());
     run(&layer, &ndarray());
-    assert_eq!(patch.uses.num_copies(), (2, 2), "a clone of the layer shares its copies");
+    assert_eq!(
+        patch.uses.num_copies(),
+        (2, 2),
+        "a clone of the layer shares its copies"
+    );
     let toy = Toy::new(vec![("fc", layer)]);
     let adapters = mounted(&toy);
     assert_eq!(adapters.len(), 1);
@@ -59,7 +72,11 @@ fn state(patch: &dyn Patch) -> (Vec<u32>, Vec<u32>, usize) {
     };
     let weight = patch.delta_weight(&base).expect("no values are needed");
     let bias = patch.delta_bias().expect("it has a bias");
-    (bits(&weight.expect("it changes the weight")), bits(&bias), patch.num_bytes())
+    (
+        bits(&weight.expect("it changes the weight")),
+        bits(&bias),
+        patch.num_bytes(),
+    )
 }
 
 #[test]
@@ -67,7 +84,9 @@ fn the_loaded_patch_is_never_changed() {
     let patch = lora(SHAPE, 2, 20);
     let before = state(patch.as_ref());
     let mut layer = layer();
-    layer.add_patch("lora", Arc::clone(&patch), 0.5).expect("it fits");
+    layer
+        .add_patch("lora", Arc::clone(&patch), 0.5)
+        .expect("it fits");
     for device in [flex(), ndarray(), flex()] {
         run(&layer, &device);
         layer.reweight_patch("lora", -1.0);
@@ -96,7 +115,11 @@ fn unmounting_frees_the_copies() {
         assert_eq!(patch.uses.num_copies(), (index + 1, 1));
         let tenant = toy.clone();
         remove(&mut toy);
-        assert_eq!(patch.uses.num_copies(), (index + 1, 1), "the clone has it still");
+        assert_eq!(
+            patch.uses.num_copies(),
+            (index + 1, 1),
+            "the clone has it still"
+        );
         drop(tenant);
         assert_eq!(patch.uses.num_copies(), (index + 1, 0));
     }
@@ -107,7 +130,9 @@ fn a_strength_of_zero_makes_no_copy() {
     let patch = TestPatch::new(Some(plain(SHAPE, 4)), None);
     let mut layer = layer();
     let base = run(&layer, &flex());
-    layer.add_patch("test", patch.shared(), 0.0).expect("it fits");
+    layer
+        .add_patch("test", patch.shared(), 0.0)
+        .expect("it fits");
     assert_eq!(run(&layer, &flex()), base);
     assert_eq!(patch.uses.num_copies(), (0, 0));
 }
@@ -117,7 +142,9 @@ fn strengths_scale_the_residual() {
     let input = plain([3, SHAPE[1]], 3);
     let mut layer = layer();
     let base = layer.forward(input.clone());
-    layer.add_patch("lora", lora(SHAPE, 2, 20), 1.0).expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 2, 20), 1.0)
+        .expect("it fits");
     let full = values(&(layer.forward(input.clone()) - base.clone()));
     assert!(full.iter().any(|value| value.abs() > 0.1));
     for strength in [-1.0, 0.0, 0.5, 2.0] {
@@ -138,11 +165,17 @@ fn patches_go_on_and_off_by_name() {
     layer.clear_patches();
     assert!(!layer.remove_patch("a"), "there is none");
     for name in ["a", "b", "c"] {
-        layer.add_patch(name, lora(SHAPE, 2, 20), 1.0).expect("it fits");
+        layer
+            .add_patch(name, lora(SHAPE, 2, 20), 1.0)
+            .expect("it fits");
     }
     assert_eq!((layer.num_patches(), layer.patches().len()), (3, 3));
     assert!(layer.remove_patch("b"));
-    let names: Vec<_> = layer.patches().iter().map(|patch| patch.adapter()).collect();
+    let names: Vec<_> = layer
+        .patches()
+        .iter()
+        .map(|patch| patch.adapter())
+        .collect();
     assert_eq!(names, ["a", "c"]);
     assert!(layer.patches().has("a") && !layer.patches().has("b"));
     layer.clear_patches();
@@ -153,7 +186,9 @@ fn patches_go_on_and_off_by_name() {
 #[test]
 fn patches_that_cannot_be_laid_over_are_refused() {
     let mut layer = layer();
-    layer.add_patch("a", lora(SHAPE, 2, 20), 1.0).expect("it fits");
+    layer
+        .add_patch("a", lora(SHAPE, 2, 20), 1.0)
+        .expect("it fits");
     let before = run(&layer, &flex());
     let wrong = TestPatch::new(Some(Tensor::zeros([5, 8], &flex())), None);
     let cases = [

@@ -1,29 +1,26 @@
 //! The four paths of a linear layer, with weights on one CPU backend and input on the other.
 
-use std::sync::Arc;
-
 use burn::{
     module::Param,
     nn::{Linear, LinearConfig},
-    tensor::{DType, Device, Tensor},
+    tensor::{
+        DType::{self, BF16, F16, F32},
+        Device, Tensor,
+    },
 };
-use overglaze_core::{Error, Path, PatchedLayer, PatchedLinear, Weight};
+use overglaze_core::{PatchedLayer, PatchedLinear, Path, Weight};
 
 use crate::{
-    numbers::{
-        assert_close, bits, flex, lora, message, ndarray, packed, plain, rounded, tensor,
-    },
+    numbers::{assert_close, flex, ndarray, packed, plain, rounded, tensor},
     test_patch::TestPatch,
 };
 
-const SHAPE: [usize; 2] = [6, 8];
+pub(crate) const SHAPE: [usize; 2] = [6, 8];
 const WEIGHT_BYTES: u64 = 4 * 48;
 const BIAS_BYTES: u64 = 4 * 6;
 
-use DType::{BF16, F16, F32};
-
 /// A Burn layer of waves with parameters in these dtypes on `device`, as `[weight, bias]`.
-fn burn_layer([weight, bias]: [DType; 2], device: &Device) -> Linear {
+pub(crate) fn burn_layer([weight, bias]: [DType; 2], device: &Device) -> Linear {
     let mut linear = LinearConfig::new(SHAPE[1], SHAPE[0]).init(device);
     let weight = tensor(SHAPE, 1, device, weight).transpose();
     linear.weight = Param::from_tensor(weight);
@@ -31,7 +28,7 @@ fn burn_layer([weight, bias]: [DType; 2], device: &Device) -> Linear {
     linear
 }
 
-fn burned(dtypes: [DType; 2], device: &Device) -> PatchedLinear {
+pub(crate) fn burned(dtypes: [DType; 2], device: &Device) -> PatchedLinear {
     burn_layer(dtypes, device).into()
 }
 
@@ -41,7 +38,7 @@ fn dense(dtypes: [DType; 2], devices: [&Device; 2]) -> PatchedLinear {
     PatchedLinear::from_weights(weight, Some(bias), devices[0].clone())
 }
 
-fn packed_with(format: &str, bias: &Device) -> PatchedLinear {
+pub(crate) fn packed_with(format: &str, bias: &Device) -> PatchedLinear {
     let bias = tensor([SHAPE[0]], 2, bias, F32);
     PatchedLinear::from_weights(packed(format, SHAPE, 1), Some(bias), flex())
 }
@@ -75,10 +72,17 @@ struct Case {
 impl Case {
     fn check(self) {
         let (name, (device, dtype)) = (self.name, &self.input);
-        let path = self.layer.path(device, *dtype).expect("nothing is streamed");
+        let path = self
+            .layer
+            .path(device, *dtype)
+            .expect("nothing is streamed");
         assert_eq!(path, self.path, "{name}");
         let output = self.layer.forward(tensor([3, SHAPE[1]], 3, device, *dtype));
-        assert_eq!((&output.device(), output.dtype()), (device, *dtype), "{name}");
+        assert_eq!(
+            (&output.device(), output.dtype()),
+            (device, *dtype),
+            "{name}"
+        );
         let expected = reference(3, self.dtypes, *dtype);
         assert_close(name, &output, &expected, tolerance(*dtype));
         let traffic = self.layer.traffic();
@@ -88,58 +92,184 @@ impl Case {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table, one case after another")]
 fn a_weight_in_place_is_used_as_it_is() {
     let (flex, nd) = (flex(), ndarray());
     let bare = PatchedLinear::from_weights(packed("f32", SHAPE, 1), None, flex.clone());
     let input = tensor([3, SHAPE[1]], 3, &nd, F32);
-    assert_eq!(bare.path(&nd, F32).expect("nothing is streamed"), Path::Native);
+    assert_eq!(
+        bare.path(&nd, F32).expect("nothing is streamed"),
+        Path::Native
+    );
     let output = bare.forward(input);
     let bias = plain([SHAPE[0]], 2).unsqueeze();
-    assert_close("packed, no bias", &output, &(reference(3, [F32; 2], F32) - bias), 1e-5);
+    assert_close(
+        "packed, no bias",
+        &output,
+        &(reference(3, [F32; 2], F32) - bias),
+        1e-5,
+    );
     assert_eq!(bare.traffic().num_moves(), 0);
     for (name, layer, dtypes, input) in [
-        ("burn f32 flex", burned([F32; 2], &flex), [F32; 2], (flex.clone(), F32)),
-        ("burn f32 ndarray", burned([F32; 2], &nd), [F32; 2], (nd.clone(), F32)),
-        ("burn bf16", burned([BF16; 2], &flex), [BF16; 2], (flex.clone(), BF16)),
-        ("burn f16", burned([F16; 2], &flex), [F16; 2], (flex.clone(), F16)),
-        ("dense f32", dense([F32; 2], [&flex; 2]), [F32; 2], (flex.clone(), F32)),
-        ("dense ndarray", dense([F32; 2], [&nd; 2]), [F32; 2], (nd.clone(), F32)),
-        ("packed f32", packed_with("f32", &flex), [F32; 2], (flex.clone(), F32)),
-        ("packed bf16", packed_with("bf16", &flex), [BF16, F32], (flex.clone(), F32)),
-        ("packed f16, ndarray", packed_with("f16", &nd), [F16, F32], (nd.clone(), F32)),
+        (
+            "burn f32 flex",
+            burned([F32; 2], &flex),
+            [F32; 2],
+            (flex.clone(), F32),
+        ),
+        (
+            "burn f32 ndarray",
+            burned([F32; 2], &nd),
+            [F32; 2],
+            (nd.clone(), F32),
+        ),
+        (
+            "burn bf16",
+            burned([BF16; 2], &flex),
+            [BF16; 2],
+            (flex.clone(), BF16),
+        ),
+        (
+            "burn f16",
+            burned([F16; 2], &flex),
+            [F16; 2],
+            (flex.clone(), F16),
+        ),
+        (
+            "dense f32",
+            dense([F32; 2], [&flex; 2]),
+            [F32; 2],
+            (flex.clone(), F32),
+        ),
+        (
+            "dense ndarray",
+            dense([F32; 2], [&nd; 2]),
+            [F32; 2],
+            (nd.clone(), F32),
+        ),
+        (
+            "packed f32",
+            packed_with("f32", &flex),
+            [F32; 2],
+            (flex.clone(), F32),
+        ),
+        (
+            "packed bf16",
+            packed_with("bf16", &flex),
+            [BF16, F32],
+            (flex.clone(), F32),
+        ),
+        (
+            "packed f16, ndarray",
+            packed_with("f16", &nd),
+            [F16, F32],
+            (nd.clone(), F32),
+        ),
     ] {
         let (path, moves) = (Path::Native, [0, 0]);
-        Case { name, layer, dtypes, input, path, moves }.check();
+        Case {
+            name,
+            layer,
+            dtypes,
+            input,
+            path,
+            moves,
+        }
+        .check();
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table, one case after another")]
 fn a_weight_elsewhere_follows_the_input_and_its_bytes_are_counted() {
     let (flex, nd) = (flex(), ndarray());
     let both = [2, WEIGHT_BYTES + BIAS_BYTES];
     let bias = [1, BIAS_BYTES];
     let weight = [1, WEIGHT_BYTES];
     for (name, layer, dtypes, device, moves) in [
-        ("burn to ndarray", burned([F32; 2], &flex), [F32; 2], &nd, both),
+        (
+            "burn to ndarray",
+            burned([F32; 2], &flex),
+            [F32; 2],
+            &nd,
+            both,
+        ),
         ("burn to flex", burned([F32; 2], &nd), [F32; 2], &flex, both),
-        ("dense to ndarray", dense([F32; 2], [&flex; 2]), [F32; 2], &nd, both),
-        ("dense to flex", dense([F32; 2], [&nd; 2]), [F32; 2], &flex, both),
+        (
+            "dense to ndarray",
+            dense([F32; 2], [&flex; 2]),
+            [F32; 2],
+            &nd,
+            both,
+        ),
+        (
+            "dense to flex",
+            dense([F32; 2], [&nd; 2]),
+            [F32; 2],
+            &flex,
+            both,
+        ),
         // ndarray has no bf16: the values cross as f32.
-        ("bf16 to ndarray", dense([BF16; 2], [&flex; 2]), [BF16; 2], &nd, both),
-        ("weight only", dense([F32; 2], [&nd, &flex]), [F32; 2], &flex, weight),
-        ("bias only", dense([F32; 2], [&flex, &nd]), [F32; 2], &flex, bias),
-        ("packed, bias to ndarray", packed_with("f32", &flex), [F32; 2], &nd, bias),
-        ("packed, bias to flex", packed_with("bf16", &nd), [BF16, F32], &flex, bias),
+        (
+            "bf16 to ndarray",
+            dense([BF16; 2], [&flex; 2]),
+            [BF16; 2],
+            &nd,
+            both,
+        ),
+        (
+            "weight only",
+            dense([F32; 2], [&nd, &flex]),
+            [F32; 2],
+            &flex,
+            weight,
+        ),
+        (
+            "bias only",
+            dense([F32; 2], [&flex, &nd]),
+            [F32; 2],
+            &flex,
+            bias,
+        ),
+        (
+            "packed, bias to ndarray",
+            packed_with("f32", &flex),
+            [F32; 2],
+            &nd,
+            bias,
+        ),
+        (
+            "packed, bias to flex",
+            packed_with("bf16", &nd),
+            [BF16, F32],
+            &flex,
+            bias,
+        ),
     ] {
         let (path, input) = (Path::Moved, (device.clone(), F32));
-        Case { name, layer, dtypes, input, path, moves }.check();
+        Case {
+            name,
+            layer,
+            dtypes,
+            input,
+            path,
+            moves,
+        }
+        .check();
     }
 }
 
 #[test]
 fn another_dtype_of_weight_or_bias_is_cast() {
     for input in [F32, BF16, F16] {
-        for dtypes in [[F32, F32], [BF16, BF16], [F16, F16], [BF16, F32], [F32, BF16], [F16, BF16]] {
+        for dtypes in [
+            [F32, F32],
+            [BF16, BF16],
+            [F16, F16],
+            [BF16, F32],
+            [F32, BF16],
+            [F16, BF16],
+        ] {
             if dtypes == [input; 2] {
                 continue;
             }
@@ -148,20 +278,39 @@ fn another_dtype_of_weight_or_bias_is_cast() {
                 ("dense", dense(dtypes, [&flex(), &flex()])),
             ] {
                 let (path, moves, input) = (Path::Cast, [0, 0], (flex(), input));
-                Case { name, layer, dtypes, input, path, moves }.check();
+                Case {
+                    name,
+                    layer,
+                    dtypes,
+                    input,
+                    path,
+                    moves,
+                }
+                .check();
             }
         }
     }
     for input in [BF16, F16] {
         let (name, layer, dtypes) = ("packed", packed_with("f16", &flex()), [F16, F32]);
         let (path, moves, input) = (Path::Cast, [0, 0], (flex(), input));
-        Case { name, layer, dtypes, input, path, moves }.check();
+        Case {
+            name,
+            layer,
+            dtypes,
+            input,
+            path,
+            moves,
+        }
+        .check();
     }
 }
 
 #[test]
 fn the_dtype_path_is_for_float_inputs_only() {
-    for layer in [burned([BF16; 2], &flex()), dense([F32, BF16], [&flex(), &flex()])] {
+    for layer in [
+        burned([BF16; 2], &flex()),
+        dense([F32, BF16], [&flex(), &flex()]),
+    ] {
         for dtype in [DType::I32, DType::U8, DType::I64] {
             let path = layer.path(&flex(), dtype).expect("nothing is streamed");
             assert_eq!(path, Path::Native);
@@ -174,111 +323,59 @@ fn patches_take_the_first_path_wherever_the_weight_is() {
     let (flex, nd) = (flex(), ndarray());
     let zeros = || TestPatch::new(Some(Tensor::zeros(SHAPE, &flex)), None).shared();
     for (name, mut layer, dtypes, input, moves) in [
-        ("native", burned([F32; 2], &flex), [F32; 2], (flex.clone(), F32), [0, 0]),
-        ("cast", dense([F16, BF16], [&flex; 2]), [F16, BF16], (flex.clone(), F32), [0, 0]),
-        ("bf16 input", burned([BF16; 2], &flex), [BF16; 2], (flex.clone(), BF16), [0, 0]),
-        ("packed", packed_with("bf16", &flex), [BF16, F32], (flex.clone(), F16), [0, 0]),
-        ("to flex", burned([F32; 2], &nd), [F32; 2], (flex.clone(), F32), [2, 216]),
-        ("to ndarray", burned([F32; 2], &flex), [F32; 2], (nd.clone(), F32), [2, 216]),
+        (
+            "native",
+            burned([F32; 2], &flex),
+            [F32; 2],
+            (flex.clone(), F32),
+            [0, 0],
+        ),
+        (
+            "cast",
+            dense([F16, BF16], [&flex; 2]),
+            [F16, BF16],
+            (flex.clone(), F32),
+            [0, 0],
+        ),
+        (
+            "bf16 input",
+            burned([BF16; 2], &flex),
+            [BF16; 2],
+            (flex.clone(), BF16),
+            [0, 0],
+        ),
+        (
+            "packed",
+            packed_with("bf16", &flex),
+            [BF16, F32],
+            (flex.clone(), F16),
+            [0, 0],
+        ),
+        (
+            "to flex",
+            burned([F32; 2], &nd),
+            [F32; 2],
+            (flex.clone(), F32),
+            [2, 216],
+        ),
+        (
+            "to ndarray",
+            burned([F32; 2], &flex),
+            [F32; 2],
+            (nd.clone(), F32),
+            [2, 216],
+        ),
     ] {
         layer.set_autocast(false);
         layer.add_patch("zeros", zeros(), 1.0).expect("it fits");
-        Case { name, layer, dtypes, input, path: Path::Patched, moves }.check();
-    }
-}
-
-fn check_rank<const D: usize>(dims: [usize; D]) {
-    let mut patched = burned([F32; 2], &flex());
-    patched.add_patch("lora", lora(SHAPE, 2, 20), 0.5).expect("it fits");
-    let layers = [
-        ("native", burned([F32; 2], &flex())),
-        ("moved", burned([F32; 2], &ndarray())),
-        ("cast", burned([BF16, F32], &flex())),
-        ("packed", packed_with("bf16", &flex())),
-        ("patched", patched),
-    ];
-    let mut expected_dims = dims;
-    expected_dims[D - 1] = SHAPE[0];
-    let num_rows = dims[..D - 1].iter().product::<usize>();
-    for (path, layer) in layers {
-        let name = format!("{path}, {dims:?}");
-        let input = plain(dims, 3);
-        let output = layer.forward(input.clone());
-        assert_eq!((output.dims(), output.dtype()), (expected_dims, F32), "{name}");
-        if num_rows > 0 {
-            let rows = layer.forward(input.reshape([num_rows, SHAPE[1]]));
-            // The number of rows may change the order of summation.
-            assert_close(&name, &output.reshape([num_rows, SHAPE[0]]), &rows, 1e-5);
+        Case {
+            name,
+            layer,
+            dtypes,
+            input,
+            path: Path::Patched,
+            moves,
         }
+        .check();
     }
-}
-
-#[test]
-fn inputs_have_one_to_four_axes_and_perhaps_no_rows() {
-    check_rank([8]);
-    check_rank([3, 8]);
-    check_rank([2, 3, 8]);
-    check_rank([2, 1, 3, 8]);
-    check_rank([0, 8]);
-    check_rank([2, 0, 8]);
-    check_rank([2, 0, 3, 8]);
-}
-
-#[test]
-fn an_input_of_another_width_is_refused() {
-    let expected = "the input has 7 features, the layer takes 8";
-    let mut patched = burned([F32; 2], &flex());
-    patched.add_patch("lora", lora(SHAPE, 2, 20), 1.0).expect("it fits");
-    for layer in [burned([F32; 2], &flex()), packed_with("f32", &flex()), patched] {
-        assert_eq!(message(layer.try_forward(plain([2, 7], 1))), expected);
-        assert_eq!(message(layer.try_forward(plain([7], 1))), expected);
-    }
-}
-
-#[test]
-#[should_panic(expected = "the input has 7 features, the layer takes 8")]
-fn forward_panics_with_the_error() {
-    let _ = burned([F32; 2], &flex()).forward(plain([2, 7], 1));
-}
-
-#[test]
-fn without_autocast_a_weight_elsewhere_is_an_error() {
-    let (flex, nd) = (flex(), ndarray());
-    let mut layer = burned([F32; 2], &flex);
-    assert!(layer.is_autocast());
-    layer.set_autocast(false);
-    assert!(!layer.is_autocast());
-    let native = layer.forward(tensor([3, 8], 3, &flex, F32));
-    let error = layer.try_forward(tensor([3, 8], 3, &nd, F32));
-    let Err(Error::AutocastOff { .. }) = &error else {
-        panic!("{error:?}");
-    };
-    let expected = format!(
-        "the weight is on {flex:?} and the input on {nd:?}, and autocast is off for this layer; \
-         turn it on with `set_autocast(true)` or move one of them"
-    );
-    assert_eq!(message(error), expected);
-    assert_eq!(layer.traffic().num_moves(), 0);
-    layer.set_autocast(true);
-    let moved = layer.forward(tensor([3, 8], 3, &nd, F32));
-    assert_close("on again", &moved, &native, 1e-5);
-}
-
-#[test]
-fn the_native_path_is_burns_own_layer_bit_for_bit() {
-    let linear = burn_layer([F32; 2], &flex());
-    let layer: PatchedLinear = linear.clone().into();
-    for rows in [1, 5, 64] {
-        let input = plain([rows, SHAPE[1]], 3);
-        assert_eq!(bits(&layer.forward(input.clone())), bits(&linear.forward(input)));
-    }
-}
-
-#[test]
-fn the_counters_are_shared_by_the_clones() {
-    let layer = burned([F32; 2], &ndarray());
-    let clone = layer.clone();
-    let _ = clone.forward(plain([1, 8], 3));
-    assert!(Arc::ptr_eq(layer.traffic(), clone.traffic()));
-    assert_eq!(layer.traffic().num_moves(), 2);
 }

@@ -11,7 +11,7 @@ use burn::{
     tensor::{DType, FloatDType, Tensor},
 };
 use overglaze_core::{PatchedLayer, PatchedLinear, Weight};
-use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, kernels::WeightRows};
+use overglaze_quant::{Parts, QuantFormat, QuantizedTensor};
 
 use crate::{
     numbers::{
@@ -42,7 +42,10 @@ fn bases() -> Vec<(&'static str, PatchedLinear)> {
     vec![
         ("burn f32", burned(DType::F32)),
         ("burn bf16", burned(DType::BF16)),
-        ("dense f16", over(Weight::Dense(tensor(SHAPE, 1, &flex(), DType::F16)))),
+        (
+            "dense f16",
+            over(Weight::Dense(tensor(SHAPE, 1, &flex(), DType::F16))),
+        ),
         ("packed f32", over(packed("f32", SHAPE, 1))),
         ("packed bf16", over(packed("bf16", SHAPE, 1))),
         ("packed q8_0", over(packed("q8_0", SHAPE, 1))),
@@ -72,7 +75,8 @@ fn one_to_three_patches_equal_merged_weights() {
         let (mut layer, mut deltas) = (base.clone(), Vec::new());
         for (index, strength) in strengths.into_iter().enumerate() {
             let (rank, seed) = (4 + index, 20 * (index + 1));
-            let added = layer.add_patch(&format!("lora {index}"), lora(SHAPE, rank, seed), strength);
+            let added =
+                layer.add_patch(&format!("lora {index}"), lora(SHAPE, rank, seed), strength);
             added.expect("it fits");
             let (weight, bias) = lora_delta(SHAPE, rank, seed);
             deltas.push((strength, weight, bias));
@@ -80,7 +84,10 @@ fn one_to_three_patches_equal_merged_weights() {
             let name = format!("{name}, {} patches", index + 1);
             assert_close(&name, &output, &reference(&layer, &deltas), TOLERANCE);
             let difference = values(&(output - base.forward(input())));
-            assert!(difference.iter().any(|value| value.abs() > 0.1), "{name}: no effect");
+            assert!(
+                difference.iter().any(|value| value.abs() > 0.1),
+                "{name}: no effect"
+            );
         }
     }
 }
@@ -90,7 +97,9 @@ fn small_numbers_agree_as_closely_as_invokeai_asks() {
     let scale = 0.05;
     let weight = plain(SHAPE, 1).mul_scalar(scale);
     let mut layer = PatchedLinear::from_weights(Weight::Dense(weight.clone()), None, flex());
-    layer.add_patch("lora", lora(SHAPE, 4, 20), scale).expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 4, 20), scale)
+        .expect("it fits");
     let (delta, bias) = lora_delta(SHAPE, 4, 20);
     let merged = weight + delta.mul_scalar(scale);
     let expected = input().matmul(merged.transpose()) + bias.mul_scalar(scale).unsqueeze();
@@ -105,11 +114,17 @@ fn patches_of_zeros_change_nothing() {
         Some(Tensor::zeros([SHAPE[0]], &flex())),
     );
     for (name, base) in bases() {
-        for (dtype, tolerance) in [(DType::F32, TOLERANCE), (DType::BF16, 0.13), (DType::F16, 0.02)] {
+        for (dtype, tolerance) in [
+            (DType::F32, TOLERANCE),
+            (DType::BF16, 0.13),
+            (DType::F16, 0.02),
+        ] {
             let input = input().cast(dtype);
             let plain = base.forward(input.clone());
             let mut layer = base.clone();
-            layer.add_patch("zeros", zeros.shared(), 1.0).expect("it fits");
+            layer
+                .add_patch("zeros", zeros.shared(), 1.0)
+                .expect("it fits");
             let output = layer.forward(input);
             assert_eq!(output.dtype(), dtype, "{name}");
             // Narrow outputs of up to 16 are rounded twice without patches, once with: two steps.
@@ -124,7 +139,9 @@ fn strength_zero_is_exactly_the_base() {
         for dtype in [DType::F32, DType::BF16] {
             let input = input().cast(dtype);
             let mut layer = base.clone();
-            layer.add_patch("lora", lora(SHAPE, 4, 20), 0.0).expect("it fits");
+            layer
+                .add_patch("lora", lora(SHAPE, 4, 20), 0.0)
+                .expect("it fits");
             assert_eq!(layer.num_patches(), 1);
             let expected = bits(&base.forward(input.clone()));
             assert_eq!(bits(&layer.forward(input)), expected, "{name}");
@@ -137,7 +154,9 @@ fn a_patch_that_needs_values_is_shown_the_decoded_ones() {
     for (name, base) in bases() {
         let patch = TestPatch::gain(0.5);
         let mut layer = base.clone();
-        layer.add_patch("gain", patch.shared(), 2.0).expect("it fits");
+        layer
+            .add_patch("gain", patch.shared(), 2.0)
+            .expect("it fits");
         let (weight, bias) = base.base_values(&flex()).expect("it is resident");
         let bias = bias.expect("it has a bias");
         // W + 2 · 0.5 · W
@@ -154,8 +173,12 @@ fn a_patch_that_needs_values_follows_the_input() {
     let mut layer = burned(DType::F32);
     let input = tensor([5, SHAPE[1]], 3, &ndarray(), DType::F32);
     let plain = layer.forward(input.clone());
-    layer.add_patch("gain", patch.shared(), -1.0).expect("it fits");
-    layer.add_patch("lora", lora(SHAPE, 4, 20), 1.0).expect("it fits");
+    layer
+        .add_patch("gain", patch.shared(), -1.0)
+        .expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 4, 20), 1.0)
+        .expect("it fits");
     let output = layer.forward(input);
     assert_eq!(output.device(), ndarray());
     let (delta, bias) = lora_delta(SHAPE, 4, 20);
@@ -178,11 +201,20 @@ fn a_patch_without_a_sidecar_goes_through_its_residual() {
         TestPatch::new(None, Some(plain([SHAPE[0]], 31))),
     );
     let mut layer = over(packed("f32", SHAPE, 1));
-    layer.add_patch("weight", silent.shared(), 0.5).expect("it fits");
-    layer.add_patch("bias", biased.shared(), -2.0).expect("it fits");
-    layer.add_patch("lora", lora(SHAPE, 4, 20), 1.0).expect("it fits");
+    layer
+        .add_patch("weight", silent.shared(), 0.5)
+        .expect("it fits");
+    layer
+        .add_patch("bias", biased.shared(), -2.0)
+        .expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 4, 20), 1.0)
+        .expect("it fits");
     let (lora_weight, lora_bias) = lora_delta(SHAPE, 4, 20);
-    let zeros = (Tensor::zeros([SHAPE[0]], &flex()), Tensor::zeros(SHAPE, &flex()));
+    let zeros = (
+        Tensor::zeros([SHAPE[0]], &flex()),
+        Tensor::zeros(SHAPE, &flex()),
+    );
     let deltas = [
         (0.5, delta, zeros.0),
         (-2.0, zeros.1, plain([SHAPE[0]], 31)),
@@ -190,8 +222,16 @@ fn a_patch_without_a_sidecar_goes_through_its_residual() {
     ];
     for round in 1..=2 {
         let output = layer.forward(input());
-        assert_close("residuals", &output, &reference(&layer, &deltas), 2.0 * TOLERANCE);
-        assert_eq!([silent.uses.num_deltas(), biased.uses.num_deltas()], [round; 2]);
+        assert_close(
+            "residuals",
+            &output,
+            &reference(&layer, &deltas),
+            2.0 * TOLERANCE,
+        );
+        assert_eq!(
+            [silent.uses.num_deltas(), biased.uses.num_deltas()],
+            [round; 2]
+        );
     }
 }
 
@@ -201,7 +241,11 @@ fn the_order_of_patches_does_not_matter() {
         [
             ("gain", TestPatch::gain(0.3).shared(), 0.5),
             ("lora", lora(SHAPE, 4, 20), 0.7),
-            ("delta", TestPatch::new(Some(plain(SHAPE, 30)), None).shared(), 1.0),
+            (
+                "delta",
+                TestPatch::new(Some(plain(SHAPE, 30)), None).shared(),
+                1.0,
+            ),
         ]
     };
     let (mut forth, mut back) = (burned(DType::F32), burned(DType::F32));
@@ -258,7 +302,9 @@ fn a_forward_pass_decodes_the_base_for_its_patches_once() {
     };
     let product = rows_of_a_pass(&layer);
     assert!(product > 0);
-    layer.add_patch("lora", lora(SHAPE, 4, 20), 1.0).expect("it fits");
+    layer
+        .add_patch("lora", lora(SHAPE, 4, 20), 1.0)
+        .expect("it fits");
     assert_eq!(rows_of_a_pass(&layer), product, "a sidecar needs no values");
     for name in ["a", "b", "c"] {
         let patch = Arc::new(TestPatch::gain(0.1));
@@ -266,5 +312,8 @@ fn a_forward_pass_decodes_the_base_for_its_patches_once() {
         assert_eq!(rows_of_a_pass(&layer), product + SHAPE[0]);
     }
     let dense = layer.base_values(&flex()).expect("it is resident").0;
-    assert_eq!(values(&dense), values(&plain(SHAPE, 1).cast(FloatDType::F32)));
+    assert_eq!(
+        values(&dense),
+        values(&plain(SHAPE, 1).cast(FloatDType::F32))
+    );
 }

@@ -27,6 +27,7 @@ pub(crate) struct TestPatch {
     pub(crate) bias: Option<Tensor<1>>,
     pub(crate) gain: Option<f32>,
     pub(crate) uses: Arc<Uses>,
+    #[expect(dead_code, reason = "it is only there to be dropped")]
     life: Arc<()>,
 }
 
@@ -43,10 +44,12 @@ impl TestPatch {
 
     /// `ΔW = gain · W`: it needs the base's values.
     pub(crate) fn gain(gain: f32) -> Self {
-        Self {
-            gain: Some(gain),
-            ..Self::new(None, None)
-        }
+        Self::new(None, None).with_gain(gain)
+    }
+
+    pub(crate) fn with_gain(mut self, gain: f32) -> Self {
+        self.gain = Some(gain);
+        self
     }
 
     pub(crate) fn shared(&self) -> Arc<dyn Patch> {
@@ -104,7 +107,9 @@ impl Patch for TestPatch {
         };
         let weight = base.weight.ok_or_else(unavailable)?;
         let seen = &self.uses.seen;
-        seen.lock().expect("no test panics here").push(values(weight));
+        seen.lock()
+            .expect("no test panics here")
+            .push(values(weight));
         Ok(Some(weight.clone().mul_scalar(gain)))
     }
 

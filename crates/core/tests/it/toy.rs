@@ -148,8 +148,14 @@ pub(crate) fn adapter(tensors: Vec<(&str, TensorData)>) -> PatchSet {
 pub(crate) fn lora_adapter(layers: &[(&str, [usize; 2], usize)]) -> PatchSet {
     let tensors = layers.iter().flat_map(|(path, [d_output, fan_in], seed)| {
         [
-            (format!("transformer.{path}.lora_B.weight"), wave(&[*d_output, 2], *seed)),
-            (format!("transformer.{path}.lora_A.weight"), wave(&[2, *fan_in], *seed + 1)),
+            (
+                format!("transformer.{path}.lora_B.weight"),
+                wave(&[*d_output, 2], *seed),
+            ),
+            (
+                format!("transformer.{path}.lora_A.weight"),
+                wave(&[2, *fan_in], *seed + 1),
+            ),
         ]
     });
     PatchSet::from_tensors("adapter", tensors, None, &flex()).expect("the keys agree")

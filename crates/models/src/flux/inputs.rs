@@ -126,23 +126,24 @@ impl FluxInputs {
 
     fn check_shapes(&self, config: &FluxConfig) -> Result<(), ModelError> {
         let image = self.hidden_states.dims();
-        let [batch, tokens, _] = image;
-        if batch == 0 || tokens == 0 {
-            return Err(wrong_shape(
-                "hidden_states",
-                &image,
-                "at least one row and token".into(),
-            ));
-        }
         let text = self.encoder_hidden_states.dims();
-        let [_, text_tokens, _] = text;
+        let ([batch, tokens, _], [_, text_tokens, _]) = (image, text);
+        for (input, found) in [("hidden_states", image), ("encoder_hidden_states", text)] {
+            if found.contains(&0) {
+                return Err(wrong_shape(
+                    input,
+                    &found,
+                    "at least one row and token".into(),
+                ));
+            }
+        }
+        let text_shape = [batch, text_tokens, config.joint_attention_dim];
         let pooled = self.pooled_projections.dims();
         expect(
             "hidden_states",
             &image,
             &[batch, tokens, config.in_channels],
         )?;
-        let text_shape = [batch, text_tokens, config.joint_attention_dim];
         expect("encoder_hidden_states", &text, &text_shape)?;
         expect(
             "pooled_projections",

@@ -69,33 +69,34 @@ type Shapes = std::collections::BTreeMap<String, Vec<usize>>;
 
 #[test]
 fn a_contradiction_names_both_sides() {
-    let cases: [(&str, fn(&mut FluxConfigFile)); 9] = [
+    type Change = fn(&mut FluxConfigFile);
+    let cases: [(&str, Change); 9] = [
         ("in_channels = 64, but the tensors say 16", |c| {
-            c.in_channels = Some(64)
+            c.in_channels = Some(64);
         }),
         ("out_channels = 8, but the tensors say 16", |c| {
-            c.out_channels = Some(8)
+            c.out_channels = Some(8);
         }),
         ("num_layers = 19, but the tensors say 2", |c| {
-            c.num_layers = Some(19)
+            c.num_layers = Some(19);
         }),
         ("num_single_layers = 38, but the tensors say 2", |c| {
-            c.num_single_layers = Some(38)
+            c.num_single_layers = Some(38);
         }),
         ("attention_head_dim = 32, but the tensors say 16", |c| {
-            c.attention_head_dim = Some(32)
+            c.attention_head_dim = Some(32);
         }),
         ("num_attention_heads = 2, but the tensors say 4", |c| {
-            c.num_attention_heads = Some(2)
+            c.num_attention_heads = Some(2);
         }),
         ("joint_attention_dim = 1, but the tensors say 32", |c| {
-            c.joint_attention_dim = Some(1)
+            c.joint_attention_dim = Some(1);
         }),
         ("pooled_projection_dim = 1, but the tensors say 16", |c| {
             c.pooled_projection_dim = Some(1);
         }),
         ("guidance_embeds = false, but the tensors say true", |c| {
-            c.guidance_embeds = Some(false)
+            c.guidance_embeds = Some(false);
         }),
     ];
     for file in CHECKPOINTS {
@@ -133,18 +134,19 @@ fn impossible_rotary_axes_are_refused() {
 
 #[test]
 fn impossible_sizes_are_refused() {
-    let cases: [(&str, fn(&mut FluxConfig)); 7] = [
+    type Change = fn(&mut FluxConfig);
+    let cases: [(&str, Change); 7] = [
         ("in_channels = 0, expected 1 to", |c| c.in_channels = 0),
         ("out_channels = 0, expected 1 to", |c| c.out_channels = 0),
         ("num_attention_heads = 0", |c| c.num_attention_heads = 0),
         ("num_attention_heads = 1048576", |c| {
-            c.num_attention_heads = 1 << 20
+            c.num_attention_heads = 1 << 20;
         }),
         ("pooled_projection_dim = 18446744073709551615", |c| {
-            c.pooled_projection_dim = usize::MAX
+            c.pooled_projection_dim = usize::MAX;
         }),
         ("num_layers = 5000, expected at most 4096", |c| {
-            c.num_layers = 5000
+            c.num_layers = 5000;
         }),
         ("num_layers = 0, expected at least one", |c| {
             (c.num_layers, c.num_single_layers) = (0, 0);

@@ -1,5 +1,7 @@
 //! Tests of the public interface, one module a feature.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod beside;
 mod conditioning;
 mod config;

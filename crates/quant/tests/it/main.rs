@@ -1,5 +1,7 @@
 //! Tests of the public API.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
+
 mod formats;
 mod linear;
 mod packing;

@@ -101,11 +101,11 @@ pub(crate) fn check_dtype(case: &Case, found: &TensorData, device: &Device) -> R
         "bfloat16" => DType::BF16,
         other => return Err(format!("output dtype `{other}`")),
     };
-    if found.dtype == expected || !device.supports_dtype(expected) {
+    if found.dtype() == expected || !device.supports_dtype(expected) {
         return Ok(());
     }
     Err(format!(
         "output dtype {:?}, expected {expected:?}",
-        found.dtype
+        found.dtype()
     ))
 }

@@ -3,6 +3,7 @@
 mod flux;
 mod layers;
 mod patches;
+mod quant_gguf;
 
 use burn::tensor::{Device, TensorData};
 
@@ -14,6 +15,7 @@ pub(crate) fn run(case: &Case, device: &Device) -> Outcome {
         "layers" => layers::run(case, device),
         "patches" => patches::run(case, device),
         "flux" => flux::run(case, device),
+        "quant_gguf" => quant_gguf::run(case, device),
         area => Err(Refusal::Unsupported(format!(
             "no case of the area `{area}` is handled yet"
         ))),

@@ -7,7 +7,7 @@ use overglaze_patches::{PatchSet, dialects::dialects};
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
-use crate::{device, exit::sentence};
+use crate::{commands::check::without_layer, device, exit::sentence};
 
 /// An adapter.
 #[derive(Default, Serialize)]
@@ -29,57 +29,89 @@ impl Adapter {
     /// The adapter at `path`, where any key of it is spelled as an adapter's.
     pub(super) fn of(path: &Path, source: &dyn WeightSource) -> Option<Self> {
         let dialects = dialects();
-        let is_adapter_key = |key: &String| dialects.iter().any(|known| (known.parse)(key).is_some());
+        let is_adapter_key =
+            |key: &String| dialects.iter().any(|known| (known.parse)(key).is_some());
         if !source.entries().keys().any(is_adapter_key) {
             return None;
         }
         let device = device::host()?;
         Some(match adapter_file::load(path, &device) {
             Ok(set) => Self::from(set),
-            Err(error) => Self { unreadable: Some(sentence(&error)), ..Self::default() },
+            Err(error) => Self {
+                unreadable: Some(sentence(&error)),
+                ..Self::default()
+            },
         })
     }
 
     pub(super) fn text(&self) -> String {
         let mut text = match &self.unreadable {
             Some(why) => format!("  an adapter that cannot be read: {why}"),
-            None => format!("  adapter: {}; spelled as {}", counts(&self.kinds), counts(&self.dialects)),
+            None if self.kinds.is_empty() => {
+                "  an adapter of a kind that is not compiled in".into()
+            }
+            None => format!(
+                "  adapter: {}; spelled as {}",
+                counts(&self.kinds),
+                counts(&self.dialects)
+            ),
         };
-        for (layer, why) in self.refused.iter().take(MAX_LISTED) {
-            text.push_str(&format!("\n  refused {layer}: {why}"));
+        for (reason, layers) in self.reasons() {
+            text.push_str(&format!("\n  refused {}: {reason}", first_of(&layers)));
         }
-        for key in self.unread.iter().take(MAX_LISTED) {
-            text.push_str(&format!("\n  unread {key}"));
-        }
-        let left_out = self.refused.len().saturating_sub(MAX_LISTED)
-            + self.unread.len().saturating_sub(MAX_LISTED);
-        if left_out > 0 {
-            text.push_str(&format!("\n  and {left_out} more, see --json"));
+        if !self.unread.is_empty() {
+            text.push_str(&format!("\n  unread {}", first_of(&self.unread)));
         }
         text
+    }
+
+    /// Refused layers by reason.
+    fn reasons(&self) -> BTreeMap<&str, Vec<&String>> {
+        let mut reasons: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        for (layer, reason) in &self.refused {
+            reasons
+                .entry(without_layer(layer, reason))
+                .or_default()
+                .push(layer);
+        }
+        reasons
     }
 }
 
 impl From<PatchSet> for Adapter {
     fn from(set: PatchSet) -> Self {
-        let mut adapter = Self { unread: set.unread, ..Self::default() };
+        let mut adapter = Self {
+            unread: set.unread,
+            ..Self::default()
+        };
         for entry in &set.entries {
             *adapter.dialects.entry(entry.dialect).or_default() += 1;
             *adapter.kinds.entry(entry.patch.kind().into()).or_default() += 1;
         }
         let refused = set.refused.into_iter();
-        adapter.refused = refused.map(|group| (group.target, sentence(&group.error))).collect();
+        adapter.refused = refused
+            .map(|group| (group.target, sentence(&group.error)))
+            .collect();
         adapter
     }
 }
 
 fn counts<K: std::fmt::Display>(counts: &BTreeMap<K, usize>) -> String {
-    let parts: Vec<_> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let parts: Vec<_> = counts
+        .iter()
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
     match parts.is_empty() {
         true => "nothing".into(),
         false => parts.join(", "),
     }
 }
 
-/// Layers and keys listed at most.
-const MAX_LISTED: usize = 10;
+/// The first name, and how many there are besides.
+fn first_of<S: AsRef<str>>(names: &[S]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.as_ref().into(),
+        [first, rest @ ..] => format!("{} and {} more", first.as_ref(), rest.len()),
+    }
+}

@@ -43,8 +43,16 @@ impl Comparison {
             self.only_there.len(),
             self.shapes.len()
         )];
-        lines.extend(self.only_here.iter().map(|name| format!("    only here   {name}")));
-        lines.extend(self.only_there.iter().map(|name| format!("    only there  {name}")));
+        lines.extend(
+            self.only_here
+                .iter()
+                .map(|name| format!("    only here   {name}")),
+        );
+        lines.extend(
+            self.only_there
+                .iter()
+                .map(|name| format!("    only there  {name}")),
+        );
         let shapes = self.shapes.iter();
         lines.extend(shapes.map(|(name, [a, b])| format!("    {a:?} here, {b:?} there  {name}")));
         lines.join("\n")
@@ -53,5 +61,10 @@ impl Comparison {
 
 /// Names of `source` that `other` does not have.
 fn missing_in(other: &dyn WeightSource, source: &dyn WeightSource) -> Vec<String> {
-    source.entries().keys().filter(|name| !other.entries().contains_key(*name)).cloned().collect()
+    source
+        .entries()
+        .keys()
+        .filter(|name| !other.entries().contains_key(*name))
+        .cloned()
+        .collect()
 }

@@ -42,12 +42,22 @@ pub(crate) fn run(args: &InspectArgs, console: &Console) -> Result<Exit, CliErro
     for path in &args.files {
         let source = open(path)?;
         let mut inspected = Inspected::of(path, &*source)?;
-        inspected.comparison = other.as_deref().map(|other| Comparison::of(&*source, other));
+        inspected.comparison = other
+            .as_deref()
+            .map(|other| Comparison::of(&*source, other));
         files.push(inspected);
     }
-    let inspection = Inspection { version: JSON_VERSION, files };
+    let inspection = Inspection {
+        version: JSON_VERSION,
+        files,
+    };
     console.result(&inspection, || {
-        inspection.files.iter().map(Inspected::text).collect::<Vec<_>>().join("\n\n")
+        inspection
+            .files
+            .iter()
+            .map(Inspected::text)
+            .collect::<Vec<_>>()
+            .join("\n\n")
     })?;
     Ok(Exit::Done)
 }

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use overglaze_models::{
-    FluxConfig, FluxConfigFile, ModelError, TensorShapes, config_beside, flux::Naming,
-};
+use overglaze_models::{FluxConfig, ModelError, TensorShapes, config_beside, flux::Naming};
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
@@ -31,15 +29,21 @@ impl Model {
             found => found?,
         };
         let file = config_beside(path)?;
-        let (config, unknown) = match geometry(&tensors.below(prefix), naming, file) {
-            Ok(config) => (Some(config), None),
-            Err(error) => (None, Some(sentence(&error))),
-        };
+        let (config, unknown) =
+            match FluxConfig::infer(&tensors.below(prefix), naming, file.as_ref()) {
+                Ok(config) => (Some(config), None),
+                Err(error) => (None, Some(sentence(&error))),
+            };
         let naming = match naming {
             Naming::Diffusers => "diffusers",
             Naming::Bfl => "BFL",
         };
-        Ok(Some(Self { family: "FLUX.1 transformer", naming, config, unknown }))
+        Ok(Some(Self {
+            family: "FLUX.1 transformer",
+            naming,
+            config,
+            unknown,
+        }))
     }
 
     pub(super) fn text(&self) -> String {
@@ -53,17 +57,13 @@ impl Model {
                 config.num_attention_heads,
                 config.attention_head_dim,
                 config.in_channels,
-                if config.guidance_embeds { "with guidance embedding" } else { "no guidance embedding" },
+                if config.guidance_embeds {
+                    "with guidance embedding"
+                } else {
+                    "no guidance embedding"
+                },
             ),
             (None, why) => format!("{what}: {}", why.as_deref().unwrap_or("geometry unknown")),
         }
     }
-}
-
-fn geometry(
-    tensors: &TensorShapes,
-    naming: Naming,
-    file: Option<FluxConfigFile>,
-) -> Result<FluxConfig, ModelError> {
-    FluxConfig::infer(tensors, naming, file.as_ref())
 }

@@ -43,10 +43,16 @@ impl Tensors {
         }
         Self {
             num_tensors: entries.len(),
-            num_values: entries.values().map(num_values).fold(0, u64::saturating_add),
+            num_values: entries
+                .values()
+                .map(num_values)
+                .fold(0, u64::saturating_add),
             num_bytes: entries.values().map(|entry| entry.num_bytes).sum(),
             types,
-            tensors: entries.iter().map(|(name, entry)| (name.clone(), Stored::of(entry))).collect(),
+            tensors: entries
+                .iter()
+                .map(|(name, entry)| (name.clone(), Stored::of(entry)))
+                .collect(),
         }
     }
 
@@ -55,7 +61,13 @@ impl Tensors {
         let types: Vec<_> = self
             .types
             .iter()
-            .map(|(tag, total)| format!("{} {tag} ({} bytes)", total.num_tensors, grouped(total.num_bytes)))
+            .map(|(tag, total)| {
+                format!(
+                    "{} {tag} ({} bytes)",
+                    total.num_tensors,
+                    grouped(total.num_bytes)
+                )
+            })
             .collect();
         format!(
             "  {} tensors, {} values, {} bytes: {}",
@@ -67,7 +79,11 @@ impl Tensors {
     }
 
     pub(super) fn table(&self) -> String {
-        let rows: Vec<_> = self.tensors.iter().map(|(name, stored)| stored.row(name)).collect();
+        let rows: Vec<_> = self
+            .tensors
+            .iter()
+            .map(|(name, stored)| stored.row(name))
+            .collect();
         table::of_numbers(&["Tensor", "type", "bits", "shape", "bytes"], &rows)
     }
 }
@@ -92,5 +108,8 @@ impl Stored {
 }
 
 fn num_values(entry: &TensorEntry) -> u64 {
-    entry.shape.iter().fold(1, |product, size| product.saturating_mul(*size as u64))
+    entry
+        .shape
+        .iter()
+        .fold(1, |product, size| product.saturating_mul(*size as u64))
 }

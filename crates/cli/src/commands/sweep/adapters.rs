@@ -24,10 +24,12 @@ pub(super) struct Adapter {
 pub(super) struct Adapters {
     pub(super) fitting: Vec<Adapter>,
     pub(super) skipped: Vec<Skipped>,
-    /// Of those skipped, how many are adapters that were tried; the first of them and why.
-    pub(super) refused: usize,
+    /// Of those skipped, how many are adapters that were tried.
+    refused: usize,
+    /// Of those, how many could not even be read.
     unreadable: usize,
-    first: Option<String>,
+    /// The first of them and why.
+    first: Option<(String, CliError)>,
 }
 
 impl Adapters {
@@ -78,22 +80,27 @@ impl Adapters {
         match fitting {
             Ok(set) => self.fitting.push(Adapter { name, set }),
             Err(error) => {
-                let reason = sentence(&error);
                 self.refused += 1;
-                self.first.get_or_insert_with(|| format!("`{name}`: {reason}"));
-                self.skipped.push(Skipped { name, reason });
+                self.skipped.push(Skipped {
+                    name: name.clone(),
+                    reason: sentence(&error),
+                });
+                self.first.get_or_insert((name, error));
             }
         }
     }
 
-    /// An error where nothing is left to sweep.
+    /// An error where nothing is left to sweep: the adapter's own where it is the only one.
     fn check(self) -> Result<Self, CliError> {
-        let (count, first) = (self.refused, self.first.clone().unwrap_or_default());
-        match self.fitting.is_empty() {
-            true if self.unreadable == count => Err(CliError::NothingRead { count, first }),
-            true => Err(CliError::NothingFits { count, first }),
-            false => Ok(self),
-        }
+        let (Some((name, error)), true) = (&self.first, self.fitting.is_empty()) else {
+            return Ok(self);
+        };
+        let (count, first) = (self.refused, format!("`{name}`: {}", sentence(error)));
+        Err(match (self.first, count) {
+            (Some((_, error)), 1) => error,
+            _ if self.unreadable == count => CliError::NothingRead { count, first },
+            _ => CliError::NothingFits { count, first },
+        })
     }
 }
 
@@ -111,7 +118,11 @@ fn names(paths: &[std::path::PathBuf]) -> Vec<String> {
         .iter()
         .map(|path| {
             let stem = stem(path);
-            let name = if taken.contains(&stem) { loras::name(path) } else { stem };
+            let name = if taken.contains(&stem) {
+                loras::name(path)
+            } else {
+                stem
+            };
             taken.insert(name.clone());
             name
         })

@@ -1,6 +1,6 @@
 //! The columns of a sweep: mount, sample, unmount, with the base as it was in between.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use overglaze_core::{MountReport, Traffic, mount, unmount};
@@ -36,14 +36,17 @@ pub(super) fn sample_with(
 ) -> Result<Column, CliError> {
     let traffic = std::sync::Arc::clone(&model.flux.base.traffic);
     let network = &mut model.flux.transformer;
-    let (mounted, mount_us, moved_on) =
-        timed(&traffic, || mount(network, &adapter.name, &adapter.set, strength));
+    let (mounted, mount_us, moved_on) = timed(&traffic, || {
+        mount(network, &adapter.name, &adapter.set, strength)
+    });
     let mounted = mounted?;
     let sampled = scene.sample(network, bar);
-    let (unmounted, unmount_us, moved_off) =
-        timed(&traffic, || unmount(network, &adapter.name));
+    let (unmounted, unmount_us, moved_off) = timed(&traffic, || unmount(network, &adapter.name));
     unmounted?;
-    let Sampled { latents, seconds_per_image } = sampled?;
+    let Sampled {
+        latents,
+        seconds_per_image,
+    } = sampled?;
     let report = LoraReport {
         name: label.clone(),
         keys_applied: mounted.keys_applied(),
@@ -53,7 +56,12 @@ pub(super) fn sample_with(
         seconds_per_image,
         base_bytes_moved: moved_on + moved_off,
     };
-    Ok(Column { label, latents, mounted, report })
+    Ok(Column {
+        label,
+        latents,
+        mounted,
+        report,
+    })
 }
 
 /// The result of `work`, its microseconds, and the base bytes that were written or moved meanwhile.
@@ -61,5 +69,14 @@ fn timed<T>(traffic: &Traffic, work: impl FnOnce() -> T) -> (T, f64, u64) {
     let bytes = || traffic.written_bytes() + traffic.moved_bytes();
     let (before, start) = (bytes(), Instant::now());
     let result = work();
-    (result, start.elapsed().as_secs_f64() * 1e6, bytes() - before)
+    (
+        result,
+        start.elapsed().as_secs_f64() * 1e6,
+        bytes() - before,
+    )
+}
+
+/// A time in microseconds, to a tenth.
+pub(in crate::commands) fn microseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
 }

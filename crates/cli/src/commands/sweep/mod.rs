@@ -26,6 +26,7 @@ use crate::{
 
 use adapters::{Adapter, Adapters};
 pub use columns::Column;
+pub(super) use columns::microseconds;
 pub use report::{LoraReport, SweepReport};
 
 /// Everything a sweep found.
@@ -53,7 +54,9 @@ pub(crate) fn run(
 ) -> Result<Exit, CliError> {
     let sweep = sweep(args, flags, console)?;
     let hash = sweep.fingerprint.to_hex();
-    console.result(&sweep.report, || sweep.report.text(sweep.base_seconds_per_image, &hash))?;
+    console.result(&sweep.report, || {
+        sweep.report.text(sweep.base_seconds_per_image, &hash)
+    })?;
     match sweep.restoration.difference() {
         None => Ok(Exit::Done),
         Some(what) => Err(CliError::BaseChanged { what }),
@@ -77,21 +80,23 @@ pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<
     let scene = Scene::new(scene_args, &model)?;
     let found = Adapters::find(args, &model)?;
     let plan = plan(&found.fitting, &strengths(args));
-    let bar = progress::steps(console, scene.num_steps() * (plan.len() as u64 + 2));
-
-    bar.set_message("no LoRA");
     let before = hash(&model, console)?;
+    let num_samplings = plan.len() as u64 + 2;
+    let bar = progress::steps(console, scene.num_steps() * num_samplings);
+    bar.set_message("no LoRA");
     let base = scene.sample(&model.flux.transformer, &bar)?;
     let mut columns = Vec::new();
     for (adapter, strength, label) in plan {
         bar.set_message(label.clone());
         let tried = (adapter, strength);
-        columns.push(columns::sample_with(tried, label, &mut model, &scene, &bar)?);
+        columns.push(columns::sample_with(
+            tried, label, &mut model, &scene, &bar,
+        )?);
     }
     bar.set_message("no LoRA, again");
     let again = scene.sample(&model.flux.transformer, &bar)?;
-    let after = hash(&model, console)?;
     bar.finish_and_clear();
+    let after = hash(&model, console)?;
 
     let restoration = restoration(&base, before, again, after);
     let sheet = sheet(args, &model, &scene, (&base.latents, &columns))?;
@@ -121,7 +126,9 @@ impl Outputs {
         let latents = args.scene.save_latents.as_deref();
         Ok(Self {
             sheet: OutputFile::plan(&args.output, "png")?,
-            latents: latents.map(|path| OutputFile::plan(path, "safetensors")).transpose()?,
+            latents: latents
+                .map(|path| OutputFile::plan(path, "safetensors"))
+                .transpose()?,
         })
     }
 
@@ -134,7 +141,11 @@ impl Outputs {
     ) -> Result<(), CliError> {
         if let Some(place) = &self.latents {
             let mut tensors = vec![(NO_LORA, base)];
-            tensors.extend(columns.iter().map(|column| (column.label.as_str(), &column.latents)));
+            tensors.extend(
+                columns
+                    .iter()
+                    .map(|column| (column.label.as_str(), &column.latents)),
+            );
             write_latents(place, &tensors, metadata(args, model))?;
         }
         write_png(&self.sheet, &sheet.draw()?)
@@ -179,8 +190,14 @@ fn restoration(
     again: Sampled,
     after: Fingerprint,
 ) -> Restoration {
-    let before = BaseState { fingerprint: before, output: base.latents.clone() };
-    let after = BaseState { fingerprint: after, output: again.latents };
+    let before = BaseState {
+        fingerprint: before,
+        output: base.latents.clone(),
+    };
+    let after = BaseState {
+        fingerprint: after,
+        output: again.latents,
+    };
     Restoration::between(&before, &after)
 }
 
@@ -194,7 +211,11 @@ fn sheet(
     labels.extend(columns.iter().map(|column| column.label.clone()));
     let mut results = vec![base];
     results.extend(columns.iter().map(|column| &column.latents));
-    let preview = if model.is_demo() { "" } else { ", latent preview (not decoded)" };
+    let preview = if model.is_demo() {
+        ""
+    } else {
+        ", latent preview (not decoded)"
+    };
     let title = format!(
         "{}, {} steps, seed {}{preview}",
         model.label,
@@ -202,7 +223,11 @@ fn sheet(
         args.scene.seed
     );
     let columns = pictures(model, scene, labels, &results)?;
-    Ok(Sheet { title, columns, rows: scene.prompts.labels.clone() })
+    Ok(Sheet {
+        title,
+        columns,
+        rows: scene.prompts.labels.clone(),
+    })
 }
 
 /// What a file of latents says of how they were made.

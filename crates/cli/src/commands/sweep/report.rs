@@ -5,12 +5,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{
-    Residency,
-    commands::JSON_VERSION,
-    loras::Skipped,
-    residency::grouped,
-    restoration::Restoration,
-    table,
+    Residency, commands::JSON_VERSION, loras::Skipped, residency::grouped,
+    restoration::Restoration, table,
 };
 
 /// The JSON document of a sweep.
@@ -57,21 +53,38 @@ impl SweepReport {
         (residency, skipped): (Residency, Vec<Skipped>),
     ) -> Self {
         let base_restored = restoration == Restoration::Identical;
-        Self { version: JSON_VERSION, sheet, loras, base_restored, residency, skipped }
+        Self {
+            version: JSON_VERSION,
+            sheet,
+            loras,
+            base_restored,
+            residency,
+            skipped,
+        }
     }
 
     /// The report as text.
     pub(super) fn text(&self, base_seconds_per_image: f64, fingerprint: &str) -> String {
         let dash = || String::from("-");
         let seconds = format!("{base_seconds_per_image:.3}");
-        let mut rows =
-            vec![vec!["no LoRA".into(), dash(), dash(), dash(), seconds, dash()]];
+        let mut rows = vec![vec![
+            "no LoRA".into(),
+            dash(),
+            dash(),
+            dash(),
+            seconds,
+            dash(),
+        ]];
         rows.extend(self.loras.iter().map(LoraReport::row));
         let mut text = table::of_numbers(&HEADER, &rows);
         for Skipped { name, reason } in &self.skipped {
             text.push_str(&format!("\nskipped: {name}: {reason}"));
         }
-        let check = if self.base_restored { "identical" } else { "CHANGED" };
+        let check = if self.base_restored {
+            "identical"
+        } else {
+            "CHANGED"
+        };
         let short = fingerprint.get(..16).unwrap_or(fingerprint);
         text.push_str(&format!(
             "\n{}\nsheet: {}\nbase restored: {check} (bytes {short}, and its output)",
@@ -95,5 +108,11 @@ impl LoraReport {
     }
 }
 
-const HEADER: [&str; 6] =
-    ["LoRA", "keys applied / unmatched", "mount µs", "unmount µs", "s/image", "base bytes moved"];
+const HEADER: [&str; 6] = [
+    "LoRA",
+    "keys applied / unmatched",
+    "mount µs",
+    "unmount µs",
+    "s/image",
+    "base bytes moved",
+];

@@ -1,0 +1,22 @@
+//! Tests of the command line and of the library behind it, one module per feature.
+
+mod budgets;
+mod checking;
+mod contact_sheet;
+mod demo_numbers;
+mod devices;
+mod flux_checkpoint;
+mod inspecting;
+mod interrupts;
+mod labels;
+mod lora_arguments;
+mod lora_listing;
+mod messages;
+mod noise;
+mod overglaze;
+mod previews;
+mod reference;
+mod registry;
+mod restoration;
+mod sampling;
+mod sweep_json;
