@@ -14,7 +14,7 @@ use crate::{Error, KeyOutcome, KeyReport, LayerTree, MountReport, Piece, report:
 #[derive(Debug)]
 pub(crate) struct Fitted {
     /// Layer path to the one patch laid over it.
-    pub(crate) patches: BTreeMap<String, Arc<dyn Patch>>,
+    pub(crate) patches: HashMap<String, Arc<dyn Patch>>,
     pub(crate) report: MountReport,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<F
     let patches = parts
         .into_iter()
         .map(|(layer, parts)| Ok((layer.to_owned(), joined(layer, parts, shapes[layer][0])?)))
-        .collect::<Result<BTreeMap<_, _>, Error>>()?;
+        .collect::<Result<HashMap<_, _>, Error>>()?;
     if patches.is_empty() {
         return Err(nothing_applied(name, &report));
     }

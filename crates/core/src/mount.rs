@@ -1,6 +1,9 @@
 //! Laying a whole adapter over a model, and taking it off again: all or nothing, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use burn::tensor::Device;
 use overglaze_patches::{Patch, PatchSet};
@@ -146,7 +149,7 @@ pub fn mounted(tree: &impl LayerTree) -> Vec<MountedAdapter> {
 /// An adapter whose patches are about to be laid over their layers.
 struct Placed {
     name: Arc<str>,
-    patches: BTreeMap<String, Arc<dyn Patch>>,
+    patches: HashMap<String, Arc<dyn Patch>>,
     strength: f32,
 }
 

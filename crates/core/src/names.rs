@@ -4,7 +4,7 @@
 //! (`qkv` of a split model) or for the rows of one layer in another order. Underscore names cannot be
 //! undone by rule, so both spellings are looked up exactly.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::HashMap, ops::Range};
 
 use overglaze_patches::TargetName;
 
@@ -24,8 +24,8 @@ pub struct Piece {
 /// Layer names and aliases of one model.
 #[derive(Clone, Debug, Default)]
 pub struct NameTable {
-    pieces: BTreeMap<String, Vec<Piece>>,
-    flattened: BTreeMap<String, String>,
+    pieces: HashMap<String, Vec<Piece>>,
+    flattened: HashMap<String, String>,
 }
 
 impl NameTable {
@@ -86,7 +86,7 @@ impl NameTable {
             .map(|known| (strsim::normalized_levenshtein(name, known), known))
             .filter(|(score, _)| *score > 0.6)
             .collect();
-        scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        scored.sort_by(|(a, first), (b, second)| b.total_cmp(a).then_with(|| first.cmp(second)));
         scored
             .into_iter()
             .take(3)
@@ -95,7 +95,10 @@ impl NameTable {
     }
 
     /// Every name and alias, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.pieces.keys().map(String::as_str)
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.pieces.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
     }
 }

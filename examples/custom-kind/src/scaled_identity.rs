@@ -30,7 +30,10 @@ impl ScaledIdentity {
             key: "identity_gain".into(),
         };
         let gain = group.take_scalar("identity_gain")?.ok_or(missing)?;
-        Ok(Self { gain, device: device.clone() })
+        Ok(Self {
+            gain,
+            device: device.clone(),
+        })
     }
 }
 
@@ -45,7 +48,11 @@ impl Patch for ScaledIdentity {
         if base == patch {
             return Ok(());
         }
-        Err(PatchError::DoesNotFit { kind: self.kind().into(), patch, base })
+        Err(PatchError::DoesNotFit {
+            kind: self.kind().into(),
+            patch,
+            base,
+        })
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
@@ -58,7 +65,10 @@ impl Patch for ScaledIdentity {
     }
 
     fn to_device(&self, device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
-        Arc::new(Self { gain: self.gain, device: device.clone() })
+        Arc::new(Self {
+            gain: self.gain,
+            device: device.clone(),
+        })
     }
 
     fn num_bytes(&self) -> usize {

@@ -22,7 +22,7 @@ pub fn wrapped(text: &str, max_chars: usize, max_lines: usize) -> Vec<String> {
         .rev()
         .map(|kept| broken(&around_middle(&characters, kept), max_chars));
     let mut fitting = shortened.filter(|lines| lines.len() <= max_lines);
-    fitting.next().expect("the dots alone fit on one line")
+    fitting.next().unwrap_or_default()
 }
 
 fn broken(characters: &[char], max_chars: usize) -> Vec<String> {

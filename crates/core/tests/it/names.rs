@@ -55,7 +55,7 @@ fn both_spellings_are_looked_up_exactly() {
     ] {
         assert_eq!(layers(target.clone()), expected, "{target}");
     }
-    let all: Vec<_> = names.names().collect();
+    let all = names.names();
     assert_eq!(all, ["blocks.0.to_k", "blocks.0.to_q", "double.0.qk"]);
 }
 

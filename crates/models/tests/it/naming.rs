@@ -220,7 +220,7 @@ fn each_naming_covers_the_other() {
 #[test]
 fn names_are_unique_with_underscores() {
     let table = name_table(&flux1_dev(), None).unwrap();
-    let names: Vec<_> = table.names().collect();
+    let names = table.names();
     let flattened: BTreeSet<_> = names.iter().map(|name| name.replace('.', "_")).collect();
     assert_eq!(flattened.len(), names.len());
 }
