@@ -10,9 +10,9 @@ pub(crate) type Run<'a> = Box<dyn FnMut(usize) + 'a>;
 pub(crate) fn medians(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(repetitions); candidates.len()];
     for repetition in 0..=repetitions {
-        for (run, times) in candidates.iter_mut().zip(&mut times) {
+        for (index, (run, times)) in candidates.iter_mut().zip(&mut times).enumerate() {
             let start = Instant::now();
-            run(repetition);
+            run(repetition + index);
             if repetition > 0 {
                 times.push(start.elapsed());
             }

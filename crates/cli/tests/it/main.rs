@@ -20,3 +20,4 @@ mod registry;
 mod restoration;
 mod sampling;
 mod sweep_json;
+mod usage_messages;

@@ -12,6 +12,15 @@ pub enum Naming {
 }
 
 impl Naming {
+    /// The naming in words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Diffusers => "diffusers",
+            Self::Bfl => "BFL",
+        }
+    }
+
     /// The naming and the prefix of the FLUX transformer among these tensors.
     ///
     /// # Errors

@@ -55,86 +55,121 @@ impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> WithSimd
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        let Self {
-            format,
-            bytes,
-            row_bytes,
-            input,
-            output,
-        } = self;
-        for (column, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
-            let weight = PackedRow::<F, LEN, BYTES> { format, bytes };
-            let mut row = 0;
-            while row < input.num_rows() {
-                row += match input.num_rows() - row {
-                    1 => output.write(row, column, weight.dot::<S, 1, 32>(input, row)),
-                    2 => output.write(row, column, weight.dot::<S, 2, 32>(input, row)),
-                    3 => output.write(row, column, weight.dot::<S, 3, 16>(input, row)),
-                    _ => output.write(row, column, weight.dot::<S, 4, 16>(input, row)),
-                };
-            }
+    fn with_simd<S: Simd>(mut self, _simd: S) {
+        let mut row = 0;
+        while row < self.input.num_rows() {
+            row += match self.input.num_rows() - row {
+                1 => self.write_rows::<S, 4, 1>(row),
+                2 => self.write_rows::<S, 2, 2>(row),
+                3 => self.write_rows::<S, 1, 3>(row),
+                _ => self.write_rows::<S, 1, 4>(row),
+            };
         }
     }
 }
 
-/// One packed weight row.
-struct PackedRow<'a, F, const LEN: usize, const BYTES: usize> {
-    format: &'a F,
-    bytes: &'a [u8],
-}
-
-impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> PackedRow<'_, F, LEN, BYTES> {
-    /// Dot products with the `N` input rows from `first_row` on, in `LANES` partial sums each.
+impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> Dot<'_, '_, F, LEN, BYTES> {
+    /// Writes `N` rows of the output, `M` columns at a time, and says how many rows they were.
+    ///
+    /// The weight is read as `M` streams far from each other, so that more of it is on its way at once.
     #[inline(always)]
-    fn dot<S: Simd, const N: usize, const LANES: usize>(
-        &self,
-        input: InputRows<'_>,
-        first_row: usize,
-    ) -> [f32; N] {
-        let mut sums = [[0.0; LANES]; N];
-        let mut input_steps: [_; N] = from_fn(|n| input.row(first_row + n).as_chunks::<LEN>());
-        let (steps, tail) = self.bytes.as_chunks::<BYTES>();
-        for (input, _) in &mut input_steps {
-            *input = &input[..steps.len()];
+    fn write_rows<S: Simd, const M: usize, const N: usize>(&mut self, row: usize) -> usize {
+        let num_columns = self.bytes.len() / self.row_bytes;
+        let stream_len = num_columns / M;
+        for column in 0..stream_len {
+            self.write_columns::<S, M, N>(row, from_fn(|m| column + m * stream_len));
         }
-        let mut weight = [0.0; LEN];
-        for (step, bytes) in steps.iter().enumerate() {
-            F::unpack(bytes, &mut weight);
-            for n in 0..N {
-                add_products::<S, LEN, LANES>(&weight, &input_steps[n].0[step], &mut sums[n]);
-            }
+        for column in M * stream_len..num_columns {
+            self.write_columns::<S, 1, N>(row, [column]);
         }
-        if !tail.is_empty() {
-            self.add_tail::<S, N, LANES>(tail, input_steps.map(|(_, tail)| tail), &mut sums);
-        }
-        sums.map(sum)
+        N
     }
 
-    /// Adds what is left after the last whole step, padded with zeros to a step.
     #[inline(always)]
-    fn add_tail<S: Simd, const N: usize, const LANES: usize>(
-        &self,
-        bytes: &[u8],
-        input: [&[f32]; N],
-        sums: &mut [[f32; LANES]; N],
+    fn write_columns<S: Simd, const M: usize, const N: usize>(
+        &mut self,
+        row: usize,
+        columns: [usize; M],
     ) {
-        let mut weight = [0.0; LEN];
-        self.format.decode(bytes, &mut weight[..input[0].len()]);
-        for (input, sums) in input.into_iter().zip(sums) {
-            let mut padded = [0.0; LEN];
-            padded[..input.len()].copy_from_slice(input);
-            add_products::<S, LEN, LANES>(&weight, &padded, sums);
+        let weight = columns.map(|column| &self.bytes[column * self.row_bytes..][..self.row_bytes]);
+        let input = from_fn(|n| self.input.row(row + n));
+        let sums = dot::<S, F, LEN, BYTES, M, N>(self.format, weight, input);
+        for (column, sums) in columns.into_iter().zip(sums) {
+            self.output.write(row, column, sums);
         }
     }
 }
 
+/// Dot products of `M` packed weight rows with `N` input rows, in `LANES` partial sums each.
 #[inline(always)]
-fn add_products<S: Simd, const LEN: usize, const LANES: usize>(
+fn dot<
+    S: Simd,
+    F: Unpack<LEN, BYTES>,
+    const LEN: usize,
+    const BYTES: usize,
+    const M: usize,
+    const N: usize,
+>(
+    format: &F,
+    weight: [&[u8]; M],
+    input: [&[f32]; N],
+) -> [[f32; N]; M] {
+    let num_steps = weight[0].len() / BYTES;
+    let weight = weight.map(|row| row.as_chunks::<BYTES>());
+    let input = input.map(|row| row.as_chunks::<LEN>());
+    let steps = weight.map(|(steps, _)| &steps[..num_steps]);
+    let input_steps = input.map(|(steps, _)| &steps[..num_steps]);
+    let mut sums = [[[0.0; LANES]; N]; M];
+    for step in 0..num_steps {
+        for m in 0..M {
+            let mut values = [0.0; LEN];
+            let scale = F::unpack_unscaled(&steps[m][step], &mut values);
+            for n in 0..N {
+                add_products::<S, LEN>(&values, scale, &input_steps[n][step], &mut sums[m][n]);
+            }
+        }
+    }
+    if !weight[0].1.is_empty() {
+        let input = input.map(|(_, tail)| tail);
+        for m in 0..M {
+            add_tail::<S, F, LEN, BYTES, N>(format, weight[m].1, input, &mut sums[m]);
+        }
+    }
+    sums.map(|sums| sums.map(sum))
+}
+
+/// Adds what is left after the last whole step, padded with zeros to a step.
+#[inline(always)]
+fn add_tail<
+    S: Simd,
+    F: Unpack<LEN, BYTES>,
+    const LEN: usize,
+    const BYTES: usize,
+    const N: usize,
+>(
+    format: &F,
+    weight: &[u8],
+    input: [&[f32]; N],
+    sums: &mut [[f32; LANES]; N],
+) {
+    let mut values = [0.0; LEN];
+    format.decode(weight, &mut values[..input[0].len()]);
+    for (input, sums) in input.into_iter().zip(sums) {
+        let mut padded = [0.0; LEN];
+        padded[..input.len()].copy_from_slice(input);
+        add_products::<S, LEN>(&values, 1.0, &padded, sums);
+    }
+}
+
+/// Adds `scale · (weight · input)` to the sums: the products of a step are summed before they are scaled.
+#[inline(always)]
+fn add_products<S: Simd, const LEN: usize>(
     weight: &[f32; LEN],
+    scale: f32,
     input: &[f32; LEN],
     sums: &mut [f32; LANES],
 ) {
+    let mut products = [0.0; LANES];
     for (weight, input) in weight
         .as_chunks::<LANES>()
         .0
@@ -142,8 +177,11 @@ fn add_products<S: Simd, const LEN: usize, const LANES: usize>(
         .zip(input.as_chunks::<LANES>().0)
     {
         for lane in 0..LANES {
-            sums[lane] = add_product::<S>(weight[lane], input[lane], sums[lane]);
+            products[lane] = add_product::<S>(weight[lane], input[lane], products[lane]);
         }
+    }
+    for lane in 0..LANES {
+        sums[lane] = add_product::<S>(products[lane], scale, sums[lane]);
     }
 }
 
@@ -169,3 +207,6 @@ fn sum<const LANES: usize>(mut lanes: [f32; LANES]) -> f32 {
     }
     lanes[0]
 }
+
+/// Partial sums per output: two vectors of 8, or one of 16.
+const LANES: usize = 16;

@@ -28,7 +28,13 @@ impl Plan {
     pub fn new(num_rows: usize, [d_output, d_input]: [usize; 2]) -> Self {
         let path = path(num_rows);
         let tile = match path {
-            Path::Dot => [num_rows.max(1), DOT_COLUMNS],
+            Path::Dot => [
+                num_rows.max(1),
+                std::env::var("DC")
+                    .ok()
+                    .and_then(|v| v.parse().ok())
+                    .unwrap_or(DOT_COLUMNS),
+            ],
             Path::Block => [num_rows, BLOCK_COLUMNS],
             Path::Gemm => gemm_tile([d_output, d_input]),
         };
@@ -55,6 +61,13 @@ fn path(num_rows: usize) -> Path {
 /// thread.
 fn gemm_tile([d_output, d_input]: [usize; 2]) -> [usize; 2] {
     let columns = MAX_DECODED_VALUES / d_input.max(1) / 16 * 16;
+    let env = |n: &str, d: usize| {
+        std::env::var(n)
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(d)
+    };
+    return [env("GR", GEMM_ROWS), env("GC", GEMM_COLUMNS)];
     let columns = columns.clamp(16, GEMM_COLUMNS);
     let rows = if d_output.div_ceil(columns) >= 8 {
         GEMM_ROWS

@@ -12,6 +12,16 @@ pub trait Unpack<const LEN: usize, const BYTES: usize>: QuantFormat {
     /// Decodes one step. Mark it `#[inline(always)]` and write it as plain loops over arrays: it is compiled
     /// once per instruction set, inside the kernels.
     fn unpack(bytes: &[u8; BYTES], values: &mut [f32; LEN]);
+
+    /// Decodes one step up to a factor, and returns that factor: products are summed before they are scaled.
+    ///
+    /// Override it where a step is one block with a scale.
+    #[must_use]
+    #[inline(always)]
+    fn unpack_unscaled(bytes: &[u8; BYTES], values: &mut [f32; LEN]) -> f32 {
+        Self::unpack(bytes, values);
+        1.0
+    }
 }
 
 /// Decodes rows by the format's own inner loop, in the widest instructions the machine has.

@@ -34,13 +34,9 @@ impl Model {
                 Ok(config) => (Some(config), None),
                 Err(error) => (None, Some(sentence(&error))),
             };
-        let naming = match naming {
-            Naming::Diffusers => "diffusers",
-            Naming::Bfl => "BFL",
-        };
         Ok(Some(Self {
             family: "FLUX.1 transformer",
-            naming,
+            naming: naming.name(),
             config,
             unknown,
         }))
