@@ -18,8 +18,24 @@ pub(crate) struct Fitted {
     pub(crate) report: MountReport,
 }
 
-/// Finds the layers of `set` in `tree` and checks every shape.
+/// What would become of every key of `set` on `tree`, which stays as it is; also where nothing applies.
+///
+/// # Errors
+/// [`Error::Layer`] when two keys are for the same rows of one layer.
+pub fn fit_report(tree: &impl LayerTree, set: &PatchSet) -> Result<MountReport, Error> {
+    Ok(fit_keys(tree, set)?.report)
+}
+
+/// Finds the layers of `set` in `tree` and checks every shape; at least one key must fit.
 pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<Fitted, Error> {
+    let fitted = fit_keys(tree, set)?;
+    if fitted.patches.is_empty() {
+        return Err(nothing_applied(name, &fitted.report));
+    }
+    Ok(fitted)
+}
+
+fn fit_keys(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
     let shapes = shapes_of(tree);
     let mut parts: BTreeMap<&str, Vec<RowPart>> = BTreeMap::new();
     let mut report = MountReport::default();
@@ -42,9 +58,6 @@ pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<F
         .into_iter()
         .map(|(layer, parts)| Ok((layer.to_owned(), joined(layer, parts, shapes[layer][0])?)))
         .collect::<Result<HashMap<_, _>, Error>>()?;
-    if patches.is_empty() {
-        return Err(nothing_applied(name, &report));
-    }
     Ok(Fitted { patches, report })
 }
 

@@ -29,6 +29,7 @@ mod weight;
 
 pub use bridge::{PatchReparam, PatchReparameterizer};
 pub use error::Error;
+pub use fit::fit_report;
 pub use frozen::{FrozenWeight, LayerSpec, LayerWeights, StreamedWeight, WeightRef};
 pub use layer::{LayerState, PatchedLayer};
 pub use layer_norm::PatchedLayerNorm;

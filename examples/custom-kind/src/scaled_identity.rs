@@ -56,7 +56,7 @@ impl Patch for ScaledIdentity {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let identity = Tensor::<2>::eye(base.shape[0], (&self.device, DType::F32));
+        let identity = Tensor::<2>::eye(base.shape[0], &self.device).cast(DType::F32);
         Ok(Some(identity.mul_scalar(self.gain)))
     }
 

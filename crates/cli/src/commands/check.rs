@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use overglaze_core::{KeyOutcome, KeyReport, MountReport, adapter_file};
+use overglaze_core::{KeyOutcome, KeyReport, MountReport, adapter_file, fit_report};
 use overglaze_models::TensorShapes;
 use serde::Serialize;
 
 use crate::{
     CliError, Console, Exit, ShapeTree,
     args::{CheckArgs, GlobalArgs},
-    device, fit_report, loras, model_source,
+    device, loras, model_source,
     model_source::ModelFiles,
 };
 
@@ -51,11 +51,11 @@ pub(crate) fn run(
         Some(device) => device,
         None => device::resolve(flags.device)?,
     };
-    let (model, mut tree) = model(args, &device)?;
+    let (model, tree) = model(args, &device)?;
     let mut adapters = Vec::new();
     for path in paths(&args.adapters)? {
         let set = adapter_file::load(&path, &device)?;
-        let report = fit_report(&mut tree, &set)?;
+        let report = fit_report(&tree, &set)?;
         adapters.push(Checked::new(loras::name(&path), report));
     }
     let check = Check {

@@ -2,7 +2,7 @@
 
 use crate::{
     messages::{bad_files, check},
-    overglaze::{demo_file, text},
+    overglaze::{demo_file, overglaze, text},
 };
 
 #[test]

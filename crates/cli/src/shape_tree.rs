@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor};
-use overglaze_core::{
-    Error, KeyOutcome, KeyReport, LayerState, LayerTree, MountReport, NameTable, PatchedLayer,
-    mount,
-};
+use overglaze_core::{Error, LayerState, LayerTree, NameTable, PatchedLayer};
 use overglaze_models::{
     FluxConfigFile, ModelError, TensorShapes,
     flux::{Naming, name_table},
 };
-use overglaze_patches::{PatchEntry, PatchError, PatchSet};
+use overglaze_patches::PatchError;
 
 use crate::CliError;
 
@@ -105,80 +102,6 @@ impl PatchedLayer for ShapeLayer {
     }
 }
 
-/// What would become of every key of `set` on `tree`, which stays as it is; also where nothing applies.
-///
-/// # Errors
-/// [`CliError::Core`] when the parts of a fused layer contradict each other.
-pub fn fit_report(tree: &mut ShapeTree, set: &PatchSet) -> Result<MountReport, CliError> {
-    match mount(tree, TRIAL, set, 1.0) {
-        Ok(report) => {
-            overglaze_core::unmount(tree, TRIAL)?;
-            Ok(report)
-        }
-        Err(Error::NothingApplied { .. }) => Ok(all_failed(tree, set)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The report of a set of which it is known that not one key applies.
-fn all_failed(tree: &ShapeTree, set: &PatchSet) -> MountReport {
-    let mut report = MountReport::default();
-    for entry in &set.entries {
-        let target = entry.target.to_string();
-        let outcome = failure(tree, entry);
-        report.targets.push(KeyReport {
-            target,
-            keys: entry.keys.clone(),
-            outcome,
-        });
-    }
-    for group in &set.refused {
-        let outcome = KeyOutcome::Refused {
-            why: group.error.to_string(),
-        };
-        let (target, keys) = (group.target.clone(), group.keys.clone());
-        report.targets.push(KeyReport {
-            target,
-            keys,
-            outcome,
-        });
-    }
-    for key in &set.unread {
-        let (target, keys) = (key.clone(), vec![key.clone()]);
-        report.targets.push(KeyReport {
-            target,
-            keys,
-            outcome: KeyOutcome::Unread,
-        });
-    }
-    report
-}
-
-fn failure(tree: &ShapeTree, entry: &PatchEntry) -> KeyOutcome {
-    let pieces = tree.names.resolve(&entry.target).unwrap_or_default();
-    let layer = pieces
-        .first()
-        .and_then(|piece| tree.layers.get(&piece.layer));
-    let Some(ShapeLayer {
-        shape: [_, fan_in], ..
-    }) = layer
-    else {
-        return KeyOutcome::Unmatched {
-            nearest: tree.names.nearest(&entry.target),
-        };
-    };
-    let rows = pieces
-        .iter()
-        .map(|piece| piece.target_rows.end)
-        .max()
-        .unwrap_or(0);
-    let why = match entry.patch.check([rows, *fan_in]) {
-        Err(error) => error.to_string(),
-        Ok(()) => "the layer takes no such patch".into(),
-    };
-    KeyOutcome::ShapeMismatch { why }
-}
-
 /// FLUX's names; the rotary axes, which a file may not tell, do not matter to them.
 fn flux_names(
     tensors: &TensorShapes,
@@ -239,5 +162,3 @@ fn matrix(shape: &[usize]) -> Option<[usize; 2]> {
     d_output.checked_mul(fan_in)?;
     Some([*d_output, fan_in])
 }
-
-const TRIAL: &str = "trial";
