@@ -25,8 +25,16 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("overglaze-cli", LIBRARIES),
-    ("overglaze-bench", ALL),
-    ("overglaze-parity", ALL),
+    (
+        "overglaze-bench",
+        &[
+            "overglaze-core",
+            "overglaze-patches",
+            "overglaze-quant",
+            "overglaze-stream",
+        ],
+    ),
+    ("overglaze-parity", LIBRARIES),
     ("xtask", &[]),
 ];
 
@@ -141,7 +149,7 @@ mod tests {
             .is_empty()
         );
         assert!(findings("overglaze-quant", "crates/quant", &["burn", "gemm"]).is_empty());
-        assert!(findings("overglaze-parity", "tools/parity", &["overglaze-cli"]).is_empty());
+        assert!(findings("overglaze-parity", "tools/parity", &["overglaze-core"]).is_empty());
         assert!(findings("own-kind", "examples/own-kind", &["overglaze-cli"]).is_empty());
     }
 
