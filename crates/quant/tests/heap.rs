@@ -9,11 +9,11 @@ use burn::tensor::{Device, Tensor, TensorData};
 use overglaze_quant::{Parts, QuantizedTensor, formats_by_name, values_bytes};
 use rayon::ThreadPoolBuilder;
 
-const SHAPE: [usize; 2] = [2048, 1024];
+const SHAPE: [usize; 2] = [8192, 1024];
 const DECODED_BYTES: usize = SHAPE[0] * SHAPE[1] * size_of::<f32>();
 const NUM_THREADS: usize = 2;
-/// A tile of 64 rows, and as much again for what the `gemm` crate packs.
-const BUFFER_BYTES: usize = NUM_THREADS * 2 * 64 * SHAPE[1] * size_of::<f32>();
+/// A tile of 256 rows, and as much again for what the `gemm` crate packs.
+const BUFFER_BYTES: usize = NUM_THREADS * 2 * 256 * SHAPE[1] * size_of::<f32>();
 
 #[test]
 fn a_packed_product_never_decodes_the_whole_weight() {

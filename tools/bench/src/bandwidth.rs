@@ -1,16 +1,13 @@
 //! How fast memory can be read: the sum of an array larger than any cache, in the widest instructions.
 
-use std::hint::black_box;
+use std::{array::from_fn, hint::black_box};
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::{iter::ParallelIterator, slice::ParallelSlice};
 
 /// Reads all of `bytes` once, with every thread.
-///
-/// # Panics
-/// If `bytes` is not aligned to four bytes.
 pub(crate) fn read_all(bytes: &[u8]) {
-    let values: &[f32] = pulp::bytemuck::cast_slice(bytes);
+    let (_, values, _) = pulp::bytemuck::pod_align_to::<u8, f32>(bytes);
     let sum: f32 = values
         .par_chunks(CHUNK_LEN)
         .map(|values| Arch::new().dispatch(Sum(values)))
@@ -29,7 +26,7 @@ impl WithSimd for Sum<'_> {
         let (vectors, _) = S::as_simd_f32s(self.0);
         let len = vectors.len() / STREAMS;
         let streams: [_; STREAMS] =
-            std::array::from_fn(|stream| vectors[stream * len..][..len].as_chunks::<2>().0);
+            from_fn(|stream| vectors[stream * len..][..len].as_chunks::<2>().0);
         let mut sums = [[simd.splat_f32s(0.0); 2]; STREAMS];
         for step in 0..len / 2 {
             for (sums, stream) in sums.iter_mut().zip(streams) {

@@ -23,14 +23,7 @@ use crate::{
 /// Where `output` cannot be written.
 pub(crate) fn run(output: &mut dyn io::Write) -> io::Result<()> {
     let bench = Bench::new();
-    let only: usize = std::env::var("ROWS")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0);
     for (num_rows, repetitions) in [(1, 41), (64, 15), (1024, 7)] {
-        if only > 0 && num_rows != only {
-            continue;
-        }
         for figure in bench.figures(num_rows, repetitions) {
             writeln!(output, "{}", serde_json::to_string(&figure)?)?;
         }

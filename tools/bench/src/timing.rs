@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// What is measured: one run, told which repetition it is.
+/// What is measured: one run, told which turn it is.
 pub(crate) type Run<'a> = Box<dyn FnMut(usize) + 'a>;
 
 /// Runs every candidate `repetitions` times, one after the other in each repetition, and gives each one's
 /// median. The first repetition warms up and does not count.
+///
+/// Neighbours are in different turns: where they rotate through the same memory, none finds warm what the one
+/// before it read.
 pub(crate) fn medians(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(repetitions); candidates.len()];
     for repetition in 0..=repetitions {

@@ -4,10 +4,7 @@ use burn::tensor::DType;
 
 use crate::{
     FormatEntry, QuantFormat,
-    kernels::{
-        InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed, widen_f16,
-        widen_finite_f16,
-    },
+    kernels::{InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed, widen_f16},
 };
 
 inventory::submit! { FormatEntry(&F16) }
@@ -55,18 +52,8 @@ impl QuantFormat for F16 {
 impl Unpack<32, 64> for F16 {
     #[inline(always)]
     fn unpack(bytes: &[u8; 64], values: &mut [f32; 32]) {
-        let mut largest = 0;
-        for bytes in bytes.as_chunks().0 {
-            largest = largest.max(u16::from_le_bytes(*bytes) & 0x7fff);
-        }
-        let is_finite = largest < 0x7c00;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-            let bits = u16::from_le_bytes(*bytes);
-            *value = if is_finite {
-                widen_finite_f16(bits)
-            } else {
-                widen_f16(bits)
-            };
+            *value = widen_f16(u16::from_le_bytes(*bytes));
         }
     }
 }

@@ -56,9 +56,9 @@ impl QuantFormat for Q8_0 {
 impl Unpack<32, 34> for Q8_0 {
     #[inline(always)]
     fn unpack(bytes: &[u8; 34], values: &mut [f32; 32]) {
-        let scale = Self::unpack_unscaled(bytes, values);
-        for value in values {
-            *value *= scale;
+        let scale = widen_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
+        for (value, q) in values.iter_mut().zip(&bytes[2..]) {
+            *value = scale * f32::from(q.cast_signed());
         }
     }
 

@@ -1,5 +1,7 @@
 //! The product of an input with a packed weight, tile by tile.
 
+use std::cell::RefCell;
+
 use rayon::iter::ParallelIterator;
 
 use crate::{
@@ -28,43 +30,43 @@ pub(crate) fn linear(
     let grid = OutputGrid::new(output, weight.shape[0], plan.tile);
     if plan.is_parallel {
         grid.into_par_tiles()
-            .for_each_init(Vec::new, |decoded, mut tile| {
-                weight.multiply(plan.path, input, &mut tile, decoded);
-            });
+            .for_each(|tile| weight.multiply(plan.path, input, tile));
     } else {
-        let mut decoded = Vec::new();
-        for mut tile in grid.into_tiles() {
-            weight.multiply(plan.path, input, &mut tile, &mut decoded);
-        }
+        grid.into_tiles()
+            .for_each(|tile| weight.multiply(plan.path, input, tile));
     }
 }
 
 impl PackedMatrix<'_> {
-    fn multiply(
-        &self,
-        path: Path,
-        input: InputRows<'_>,
-        output: &mut OutputTile<'_>,
-        decoded: &mut Vec<f32>,
-    ) {
+    fn multiply(&self, path: Path, input: InputRows<'_>, mut output: OutputTile<'_>) {
         let rows = WeightRows::new(self.parts, self.shape[1], output.columns());
         let input = input.slice(output.rows());
         match path {
-            Path::Dot => self.format.dot_rows(&rows, input, output),
-            Path::Block => dot_f32(self.as_f32(&rows, decoded), input, output),
-            Path::Gemm => output.multiply(input, self.as_f32(&rows, decoded)),
+            Path::Dot => self.format.dot_rows(&rows, input, &mut output),
+            Path::Block => self.with_f32(&rows, |weight| dot_f32(weight, input, &mut output)),
+            Path::Gemm => self.with_f32(&rows, |weight| output.multiply(input, weight)),
         }
     }
 
-    /// The rows as f32: in place, or decoded into `decoded`.
-    fn as_f32<'a>(&self, rows: &WeightRows<'a>, decoded: &'a mut Vec<f32>) -> &'a [f32] {
+    /// Runs `product` on the rows as f32: in place, or decoded into this thread's buffer.
+    fn with_f32(&self, rows: &WeightRows<'_>, product: impl FnOnce(&[f32])) {
         if let Some(values) = self.format.as_f32(rows) {
-            return values;
+            return product(values);
         }
-        decoded.resize(rows.rows().len() * rows.d_input(), 0.0);
-        self.format.decode_rows(rows, decoded);
-        decoded
+        let len = rows.rows().len() * rows.d_input();
+        let mut decoded = DECODED.take();
+        if decoded.len() < len {
+            decoded.resize(len, 0.0);
+        }
+        self.format.decode_rows(rows, &mut decoded[..len]);
+        product(&decoded[..len]);
+        DECODED.set(decoded);
     }
+}
+
+thread_local! {
+    /// One decoded tile. It stays, because fresh memory costs a page fault per page.
+    static DECODED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The same product by the plainest loop over rows decoded by [`QuantFormat::decode_rows`].

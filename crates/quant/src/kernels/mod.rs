@@ -22,5 +22,5 @@ pub(crate) use linear::PackedMatrix;
 pub(crate) use linear::{linear, linear_reference};
 pub use output_tile::OutputTile;
 pub use plan::{Path, Plan};
-pub use unpack::{Unpack, decode_packed, widen_f16, widen_finite_f16};
+pub use unpack::{Unpack, decode_packed, widen_f16};
 pub use weight_rows::WeightRows;

@@ -28,13 +28,7 @@ impl Plan {
     pub fn new(num_rows: usize, [d_output, d_input]: [usize; 2]) -> Self {
         let path = path(num_rows);
         let tile = match path {
-            Path::Dot => [
-                num_rows.max(1),
-                std::env::var("DC")
-                    .ok()
-                    .and_then(|v| v.parse().ok())
-                    .unwrap_or(DOT_COLUMNS),
-            ],
+            Path::Dot => [num_rows.max(1), DOT_COLUMNS],
             Path::Block => [num_rows, BLOCK_COLUMNS],
             Path::Gemm => gemm_tile([d_output, d_input]),
         };
@@ -61,13 +55,6 @@ fn path(num_rows: usize) -> Path {
 /// thread.
 fn gemm_tile([d_output, d_input]: [usize; 2]) -> [usize; 2] {
     let columns = MAX_DECODED_VALUES / d_input.max(1) / 16 * 16;
-    let env = |n: &str, d: usize| {
-        std::env::var(n)
-            .ok()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(d)
-    };
-    return [env("GR", GEMM_ROWS), env("GC", GEMM_COLUMNS)];
     let columns = columns.clamp(16, GEMM_COLUMNS);
     let rows = if d_output.div_ceil(columns) >= 8 {
         GEMM_ROWS
@@ -81,10 +68,12 @@ fn gemm_tile([d_output, d_input]: [usize; 2]) -> [usize; 2] {
 const MAX_DOT_ROWS: usize = 4;
 /// Measured at 3072 × 3072: from here on repacking pays.
 const MAX_BLOCK_ROWS: usize = 96;
-const DOT_COLUMNS: usize = 16;
+/// Enough for long streams of weights, few enough to have work for every thread.
+const DOT_COLUMNS: usize = 32;
 /// A multiple of the block kernel's 3, small enough for the second-level cache.
 const BLOCK_COLUMNS: usize = 24;
-const GEMM_COLUMNS: usize = 64;
+/// The `gemm` crate repacks the input for every tile: wide tiles repeat that less often.
+const GEMM_COLUMNS: usize = 256;
 /// Input rows that stay in the last-level cache while every weight tile meets them.
 const GEMM_ROWS: usize = 1024;
 /// 3 MiB of f32 per thread.

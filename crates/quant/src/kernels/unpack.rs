@@ -40,28 +40,18 @@ pub fn decode_packed<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize
 
 /// The f32 of the same value as the binary16 number `bits`; branch-free, so that loops over it vectorise.
 ///
-/// Exponent and mantissa are shifted into place and scaled by 2¹¹² = 2^(127 − 15), which is exact also for
-/// subnormals; infinities and NaN get the exponent of f32.
+/// Sign, exponent and mantissa are shifted into place and scaled by 2¹¹² = 2^(127 − 15), which is exact also
+/// for subnormals; infinities and NaN, by then the only values from 2¹⁶ on, get the exponent of f32.
 #[must_use]
 #[inline(always)]
 pub fn widen_f16(bits: u16) -> f32 {
-    let magnitude = u32::from(bits & 0x7fff);
-    let shifted = magnitude << 13;
-    let finite = (f32::from_bits(shifted) * f32::from_bits((127 + 112) << 23)).to_bits();
-    let exponent = if magnitude >= 0x7c00 {
-        0x7f80_0000 | shifted
+    let shifted = (i32::from(bits.cast_signed()) << 13).cast_unsigned() & 0x8fff_e000;
+    let value = f32::from_bits(shifted) * f32::from_bits((127 + 112) << 23);
+    if value.abs() < 65_536.0 {
+        value
     } else {
-        finite
-    };
-    f32::from_bits(exponent | u32::from(bits & 0x8000) << 16)
-}
-
-/// [`widen_f16`] of what is neither infinite nor NaN.
-#[must_use]
-#[inline(always)]
-pub fn widen_finite_f16(bits: u16) -> f32 {
-    let sign_and_magnitude = (i32::from(bits.cast_signed()) << 13).cast_unsigned() & 0x8fff_e000;
-    f32::from_bits(sign_and_magnitude) * f32::from_bits((127 + 112) << 23)
+        f32::from_bits(value.to_bits() | 0x7f80_0000)
+    }
 }
 
 struct Decode<'a, F, const LEN: usize, const BYTES: usize> {

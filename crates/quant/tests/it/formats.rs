@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use overglaze_quant::{Parts, QuantizedTensor, format_by_name, format_by_tag, formats_by_name};
+use overglaze_quant::{
+    Parts, QuantizedTensor, format_by_name, format_by_tag, formats_by_name, kernels::widen_f16,
+};
 use safetensors::SafeTensors;
 
 use crate::packing::num_bytes;
@@ -152,4 +154,19 @@ fn f32_values(bytes: &[u8]) -> Vec<f32> {
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn binary16_numbers_widen_exactly() {
+    for bits in 0..=u16::MAX {
+        let expected = half::f16::from_bits(bits);
+        let value = widen_f16(bits);
+        if expected.is_finite() {
+            assert_eq!(value.to_bits(), expected.to_f32().to_bits(), "{bits:#x}");
+        } else {
+            assert_eq!(value.is_nan(), expected.is_nan(), "{bits:#x}");
+            assert_eq!(value < 0.0, expected.to_f32() < 0.0, "{bits:#x}");
+            assert!(!value.is_finite(), "{bits:#x}");
+        }
+    }
 }

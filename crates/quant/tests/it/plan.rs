@@ -13,12 +13,12 @@ fn check(num_rows: usize, shape: [usize; 2], path: Path, tile: [usize; 2]) {
 
 #[test]
 fn the_number_of_rows_chooses_the_kernel() {
-    check(0, [8, 8], Path::Dot, [1, 16]);
-    check(1, [3072, 3072], Path::Dot, [1, 16]);
-    check(4, [3072, 3072], Path::Dot, [4, 16]);
+    check(0, [8, 8], Path::Dot, [1, 32]);
+    check(1, [3072, 3072], Path::Dot, [1, 32]);
+    check(4, [3072, 3072], Path::Dot, [4, 32]);
     check(5, [3072, 3072], Path::Block, [5, 24]);
     check(96, [3072, 3072], Path::Block, [96, 24]);
-    check(97, [3072, 3072], Path::Gemm, [1024, 64]);
+    check(97, [3072, 3072], Path::Gemm, [1024, 256]);
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn tiles_of_long_rows_are_bounded() {
 
 #[test]
 fn few_columns_are_cut_along_the_rows() {
-    check(4096, [64, 3072], Path::Gemm, [256, 64]);
+    check(4096, [64, 3072], Path::Gemm, [256, 256]);
 }
 
 #[test]
