@@ -12,8 +12,23 @@ pub enum QuantError {
         /// Registered formats.
         known: Vec<&'static str>,
     },
+    /// Several formats are registered under this name or container tag.
+    #[error(
+        "`{name}` stands for {} registered weight formats ({}); link only one of the crates that bring them",
+        found.len(),
+        found.join(", ")
+    )]
+    AmbiguousFormat {
+        /// What was asked for.
+        name: String,
+        /// Names of those that claim it.
+        found: Vec<&'static str>,
+    },
     /// A row is not a whole number of blocks.
-    #[error("{format}: a row of {d_input} values is not a multiple of the block of {block_len}")]
+    #[error(
+        "a {format} weight has rows of {d_input} values, which is not a multiple of its block of {block_len}; \
+         check its shape, or choose another format"
+    )]
     PartialBlock {
         /// Format.
         format: &'static str,
@@ -23,7 +38,9 @@ pub enum QuantError {
         block_len: usize,
     },
     /// A part is not there.
-    #[error("{format}: the part `{part}` is missing")]
+    #[error(
+        "a {format} weight has no part `{part}`; add it, or choose the format that its parts belong to"
+    )]
     MissingPart {
         /// Format.
         format: &'static str,
@@ -31,7 +48,10 @@ pub enum QuantError {
         part: &'static str,
     },
     /// A part has the wrong number of bytes.
-    #[error("{format}: part `{part}` has {found} bytes, expected {expected}")]
+    #[error(
+        "the part `{part}` of a {format} weight has {found} bytes, expected {expected}; check its shape and \
+         format"
+    )]
     PartSize {
         /// Format.
         format: &'static str,
@@ -43,7 +63,7 @@ pub enum QuantError {
         expected: usize,
     },
     /// The shape's size in bytes does not fit the address space.
-    #[error("{format}: the shape {shape:?} overflows")]
+    #[error("a {format} weight of shape {shape:?} is larger than memory can be; check its shape")]
     Overflow {
         /// Format.
         format: &'static str,

@@ -138,7 +138,7 @@ pub fn formats_by_name() -> Vec<&'static dyn QuantFormat> {
 /// The format called `name`.
 ///
 /// # Errors
-/// [`QuantError::UnknownFormat`].
+/// [`QuantError::UnknownFormat`], and [`QuantError::AmbiguousFormat`] where two crates claim it.
 pub fn format_by_name(name: &str) -> Result<&'static dyn QuantFormat, QuantError> {
     find(name, |format| format.name() == name)
 }
@@ -146,7 +146,7 @@ pub fn format_by_name(name: &str) -> Result<&'static dyn QuantFormat, QuantError
 /// The format a container means by the type tag `tag`.
 ///
 /// # Errors
-/// [`QuantError::UnknownFormat`].
+/// [`QuantError::UnknownFormat`], and [`QuantError::AmbiguousFormat`] where two crates claim it.
 pub fn format_by_tag(tag: &str) -> Result<&'static dyn QuantFormat, QuantError> {
     find(tag, |format| format.tags().contains(&tag))
 }
@@ -155,13 +155,22 @@ fn find(
     name: &str,
     is_wanted: impl Fn(&dyn QuantFormat) -> bool,
 ) -> Result<&'static dyn QuantFormat, QuantError> {
-    let formats = formats_by_name();
-    formats
-        .iter()
-        .copied()
-        .find(|format| is_wanted(*format))
-        .ok_or_else(|| QuantError::UnknownFormat {
+    let (found, others): (Vec<_>, Vec<_>) = formats_by_name()
+        .into_iter()
+        .partition(|format| is_wanted(*format));
+    match found.as_slice() {
+        [only] => Ok(*only),
+        [] => Err(QuantError::UnknownFormat {
             name: name.into(),
-            known: formats.iter().map(|format| format.name()).collect(),
-        })
+            known: names(&others),
+        }),
+        several => Err(QuantError::AmbiguousFormat {
+            name: name.into(),
+            found: names(several),
+        }),
+    }
+}
+
+fn names(formats: &[&'static dyn QuantFormat]) -> Vec<&'static str> {
+    formats.iter().map(|format| format.name()).collect()
 }

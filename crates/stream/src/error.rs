@@ -23,6 +23,17 @@ pub enum StreamError {
         /// Cause.
         source: io::Error,
     },
+    /// A file was expected, and something else lies there.
+    #[error(
+        "`{}` is {found}, not a regular file, so it is not opened; give the path of the weights' file",
+        path.display()
+    )]
+    NotAFile {
+        /// What was asked for.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
     /// A folder holds no weights this crate can read.
     #[error(
         "the folder `{}` holds no weights: expected `diffusion_pytorch_model.safetensors`, \
@@ -92,7 +103,7 @@ pub enum StreamError {
     /// The element type is not one of the format.
     #[error(
         "`{file}`: the tensor `{tensor}` has the unknown type `{found}`; expected a safetensors type such \
-         as F32, F16 or BF16"
+         as F32, F16 or BF16, so convert the tensor"
     )]
     UnknownType {
         /// File.
@@ -104,7 +115,8 @@ pub enum StreamError {
     },
     /// The shape's size in bytes does not fit the address space.
     #[error(
-        "`{file}`: the tensor `{tensor}` has a shape of more bytes than a file can hold: {shape:?}"
+        "`{file}`: the tensor `{tensor}` has a shape of more bytes than a file can hold: {shape:?}; the \
+         file is damaged, so fetch it again"
     )]
     ShapeOverflow {
         /// File.
@@ -192,7 +204,11 @@ pub enum StreamError {
         trailing_bytes: u64,
     },
     /// The index of a sharded checkpoint is too long to be one.
-    #[error("`{}`: the index has {found_bytes} bytes, expected at most {limit_bytes}", path.display())]
+    #[error(
+        "the checkpoint index `{}` has {found_bytes} bytes, expected at most {limit_bytes}; it is damaged or \
+         no index, so fetch it again",
+        path.display()
+    )]
     IndexLength {
         /// Index file.
         path: PathBuf,
@@ -203,7 +219,8 @@ pub enum StreamError {
     },
     /// The index of a sharded checkpoint is not the JSON expected.
     #[error(
-        "`{}` is not a checkpoint index: expected a JSON object with a `weight_map` from tensor to file",
+        "`{}` is not a checkpoint index: expected a JSON object with a `weight_map` from tensor to \
+         file, so fetch it again",
         path.display()
     )]
     Index {
@@ -211,6 +228,20 @@ pub enum StreamError {
         path: PathBuf,
         /// Where and why.
         source: serde_json::Error,
+    },
+    /// An index names more files than any checkpoint has.
+    #[error(
+        "the checkpoint index `{}` names {found} shards, expected at most {limit}; it is damaged, so fetch it \
+         again",
+        path.display()
+    )]
+    TooManyShards {
+        /// Index file.
+        path: PathBuf,
+        /// Different names.
+        found: usize,
+        /// Cap.
+        limit: usize,
     },
     /// A shard name leads out of the checkpoint's folder.
     #[error(
@@ -249,7 +280,7 @@ pub enum StreamError {
         found: String,
     },
     /// The source has no tensor of this name.
-    #[error("`{file}` has no tensor `{tensor}`; `inspect` lists the names it has")]
+    #[error("`{file}` has no tensor `{tensor}`; the source's entries list the names it has")]
     UnknownTensor {
         /// Source.
         file: String,
@@ -258,7 +289,8 @@ pub enum StreamError {
     },
     /// The buffer for a tensor has another size than the tensor.
     #[error(
-        "`{file}`: the buffer for the tensor `{tensor}` has {found_bytes} bytes, expected {expected_bytes}"
+        "`{file}`: the buffer for the tensor `{tensor}` has {found_bytes} bytes, expected {expected_bytes}; \
+         pass one of the tensor's size"
     )]
     BufferSize {
         /// Source.
@@ -341,12 +373,6 @@ pub enum StreamError {
         layer: String,
         /// What the panic said.
         message: String,
-    },
-    /// The system gave no thread for loading ahead.
-    #[error("the loading thread could not be started; set the look-ahead to 0 to run without one")]
-    Worker {
-        /// Cause.
-        source: io::Error,
     },
 }
 

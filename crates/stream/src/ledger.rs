@@ -9,7 +9,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{StreamError, signal::Signal, slot::Buffer};
+use crate::{
+    StreamError,
+    signal::Signal,
+    slot::{Buffer, MAX_SLOT_BYTES},
+};
 
 /// Live and peak bytes under one budget.
 #[derive(Debug)]
@@ -78,28 +82,24 @@ impl Ledger {
         })
     }
 
-    /// Books a live buffer of exactly `num_bytes`: an idle one, or a new one.
-    pub(crate) fn open(&self, num_bytes: u64) -> Option<Buffer> {
-        let len = usize::try_from(num_bytes).ok()?;
+    /// Books a live buffer of exactly `num_bytes`. Neither allocates nor frees: other locks may be held.
+    pub(crate) fn open(&self, num_bytes: u64) -> Option<Opened> {
         let mut book = self.book();
-        if !book.has_room(num_bytes, self.budget_bytes) {
+        if num_bytes > MAX_SLOT_BYTES || !book.has_room(num_bytes, self.budget_bytes) {
             return None;
         }
         let reused = book.take_idle(num_bytes);
         book.live_bytes += num_bytes;
         book.peak_bytes = book.peak_bytes.max(book.live_bytes);
         let retired = book.retire_idle(self.budget_bytes);
-        drop(book);
-        drop(retired);
-        Some(reused.unwrap_or_else(|| Buffer::new(len)))
+        Some(Opened { reused, retired })
     }
 
-    /// Takes a buffer back; it stays for reuse.
-    pub(crate) fn close(&self, buffer: Buffer) {
-        let num_bytes = buffer.num_bytes();
+    /// Ends the booking of `num_bytes`; its buffer, if it came to that, stays for reuse.
+    pub(crate) fn close(&self, num_bytes: u64, buffer: Buffer) {
         let mut book = self.book();
         book.live_bytes -= num_bytes;
-        if num_bytes > 0 {
+        if buffer.num_bytes() > 0 {
             book.idle_bytes += num_bytes;
             book.idle.entry(num_bytes).or_default().push(buffer);
         }
@@ -126,19 +126,19 @@ impl Ledger {
     }
 }
 
+/// What a booking finds among the idle buffers.
+pub(crate) struct Opened {
+    /// One of the size wanted.
+    pub(crate) reused: Option<Buffer>,
+    /// Those that no longer fit; dropping them frees their memory.
+    pub(crate) retired: Vec<Buffer>,
+}
+
 /// Bytes set aside in a [`Ledger`] while this lives.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<Ledger>,
     num_bytes: u64,
-}
-
-impl Reservation {
-    /// Bytes set aside.
-    #[must_use]
-    pub fn num_bytes(&self) -> u64 {
-        self.num_bytes
-    }
 }
 
 impl Drop for Reservation {

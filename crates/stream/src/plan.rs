@@ -14,9 +14,10 @@
 //! k       = max { k : s[0] + … + s[k-1] + ring(k) <= B }
 //! ```
 //!
-//! Where not even `ring(0)` fits, nothing can overlap and the ring holds the largest single weight. A prefix
-//! is not always the best set (with uneven layers a spread one can hide more of the link); choosing
-//! by simulation from measured times needs those times first.
+//! Without look-ahead, or where not even `ring(0)` fits, nothing overlaps and the ring holds the largest
+//! single weight. A look-ahead over 1 gets no larger ring: it would cost resident weights, which are loaded
+//! once instead of once a cycle. A prefix is not always the best set (with uneven layers a spread one can
+//! hide more of the link); choosing by simulation from measured times needs those times first.
 
 use serde::Serialize;
 
@@ -69,20 +70,23 @@ impl Plan {
 
 /// Chooses what stays resident of weights of these sizes, in execution order, under a budget.
 ///
+/// `lookahead` is as in [`StreamerConfig`](crate::StreamerConfig): at 0 nothing is loaded ahead, so the ring
+/// need not hold two weights.
+///
 /// A weight larger than the budget is not an error here: [`Streamer::new`](crate::Streamer::new) refuses it.
 ///
 /// ```
-/// let plan = overglaze_stream::plan(&[4, 4, 4, 4, 4], 12);
+/// let plan = overglaze_stream::plan(&[4, 4, 4, 4, 4], 12, 1);
 /// assert_eq!((plan.num_resident, plan.ring_bytes), (1, 8)); // one stays, two in the ring
 /// assert!(plan.overlaps);
 /// ```
 #[must_use]
-pub fn plan(sizes: &[u64], budget_bytes: u64) -> Plan {
+pub fn plan(sizes: &[u64], budget_bytes: u64, lookahead: usize) -> Plan {
     if sum(sizes) <= budget_bytes {
         return Plan::new(sizes, sizes.len(), budget_bytes, true);
     }
-    let pair = longest_prefix(sizes, &pair_rings(sizes), budget_bytes);
-    if let Some(num_resident) = pair {
+    let pair = || longest_prefix(sizes, &pair_rings(sizes), budget_bytes);
+    if let Some(num_resident) = (lookahead > 0).then(pair).flatten() {
         return Plan::new(sizes, num_resident, budget_bytes, true);
     }
     let single = longest_prefix(sizes, &single_rings(sizes), budget_bytes);

@@ -13,6 +13,9 @@ use crate::{Ledger, StreamError};
 /// Alignment of every slot in bytes: a cache line, and enough for every vector load.
 const ALIGNMENT: usize = 64;
 
+/// What one vector can hold beside its alignment, so that a slot of any size booked can be made.
+pub(crate) const MAX_SLOT_BYTES: u64 = (isize::MAX as usize - ALIGNMENT) as u64;
+
 /// What a released buffer is overwritten with by a [poisoning](SlotPool::poisoning) pool.
 const POISON: u8 = 0xA5;
 
@@ -47,7 +50,8 @@ impl SlotPool {
     /// # Errors
     /// [`StreamError::NoRoom`] where the budget has less left.
     pub fn take(&self, num_bytes: u64) -> Result<Slot, StreamError> {
-        self.try_take(num_bytes)
+        self.try_book(num_bytes)
+            .map(Booking::into_slot)
             .ok_or_else(|| self.ledger.no_room(num_bytes))
     }
 
@@ -57,17 +61,45 @@ impl SlotPool {
         &self.ledger
     }
 
-    pub(crate) fn try_take(&self, num_bytes: u64) -> Option<Slot> {
-        Some(Slot {
-            buffer: self.ledger.open(num_bytes)?,
-            ledger: Arc::clone(&self.ledger),
-            release: self.release,
+    /// Books a slot, which costs no time; making it may.
+    pub(crate) fn try_book(&self, num_bytes: u64) -> Option<Booking> {
+        let opened = self.ledger.open(num_bytes)?;
+        Some(Booking {
+            slot: Slot {
+                num_bytes,
+                buffer: opened.reused.unwrap_or_default(),
+                ledger: Arc::clone(&self.ledger),
+                release: self.release,
+            },
+            retired: opened.retired,
         })
+    }
+}
+
+/// A slot that counts as live and has its memory only where an idle buffer was at hand.
+///
+/// Booked under a lock, made after it: allocating and freeing gigabytes takes the system a while.
+pub(crate) struct Booking {
+    slot: Slot,
+    retired: Vec<Buffer>,
+}
+
+impl Booking {
+    pub(crate) fn into_slot(self) -> Slot {
+        let Self { mut slot, retired } = self;
+        drop(retired);
+        if slot.buffer.num_bytes() != slot.num_bytes {
+            let len = usize::try_from(slot.num_bytes);
+            slot.buffer = Buffer::new(len.expect("the ledger books no more than a vector holds"));
+        }
+        slot
     }
 }
 
 /// A buffer of a [`SlotPool`], owned by whoever holds this.
 pub struct Slot {
+    num_bytes: u64,
+    // Empty until the booking has become a slot.
     buffer: Buffer,
     ledger: Arc<Ledger>,
     release: Release,
@@ -77,7 +109,7 @@ impl Slot {
     /// Size.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
-        self.buffer.num_bytes()
+        self.num_bytes
     }
 
     /// The whole slot, for filling; aligned to 64 bytes.
@@ -112,7 +144,7 @@ impl Drop for Slot {
         if self.release == Release::Poisoned {
             buffer.as_mut_slice().fill(POISON);
         }
-        self.ledger.close(buffer);
+        self.ledger.close(self.num_bytes, buffer);
     }
 }
 
@@ -135,7 +167,7 @@ impl Buffer {
         if len == 0 {
             return Self::default();
         }
-        let memory = vec![0; len.saturating_add(ALIGNMENT - 1)];
+        let memory = vec![0; len + (ALIGNMENT - 1)];
         Self {
             // The vector is never resized, so the offset stays right.
             offset: memory.as_ptr().align_offset(ALIGNMENT),

@@ -5,17 +5,23 @@
 //! loads the next weights in cyclic order. Both make room by evicting the unleased weight whose next use
 //! is furthest away; a leased weight is never evicted, and no lock is held while bytes are read.
 
-mod reserve;
 mod shared;
 mod table;
 mod visit;
 mod worker;
 
-use std::{fmt, ops::Deref, sync::Arc, thread};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    sync::{Arc, MutexGuard},
+    thread,
+    time::Duration,
+};
 
-use crate::{Ledger, Plan, Slot, StreamError, StreamStats, WeightSource, ledger::Reservation};
+use crate::{Ledger, Plan, Slot, StreamError, StreamStats, WeightSource};
 
-use self::{shared::Shared, worker::Worker};
+use self::{shared::Shared, visit::PATIENCE, worker::Worker};
 
 /// A weight that can be made resident in a slot.
 pub trait Streamable: Send + Sync + 'static {
@@ -40,7 +46,8 @@ pub trait Streamable: Send + Sync + 'static {
 pub struct StreamerConfig {
     /// Hard cap on bytes in slots; `u64::MAX` for none.
     pub budget_bytes: u64,
-    /// Weights not yet in place that the worker loads ahead at most; 0 runs without a worker.
+    /// Weights not yet in place that the worker loads ahead at most; 0 runs without a worker, and more
+    /// weights stay resident.
     pub lookahead: usize,
     /// Overwrite released buffers with garbage, so that late readers show.
     pub poison_released: bool,
@@ -58,8 +65,15 @@ pub struct SlotId(usize);
 /// that runs. Room is given in order of asking, except that a thread which already holds a lease goes
 /// first. Holding two leases at once needs a budget for both. Where every thread that holds a lease is
 /// itself waiting, or bytes are kept outside leases, nobody can make room: after five seconds without
-/// progress one acquire ends with [`StreamError::BudgetHeld`]. A lease counts for the thread that
-/// acquired it, also after it has moved to another.
+/// progress one acquire ends with [`StreamError::BudgetHeld`].
+///
+/// A lease is held while its caller computes, for as long as that takes. So a thread with a lease must not
+/// wait, in a join or on a channel, for another thread that acquires: to the streamer it looks busy.
+///
+/// Do not start forward passes from tasks of the thread pool (such as rayon's) that the computing itself
+/// uses. While a pass waits there for its product, its thread may steal the task of another pass, which
+/// then waits for room that the lease beneath it on the same stack holds; that acquire ends with
+/// [`StreamError::BudgetHeld`] after the five seconds. Start passes from threads of their own.
 pub struct Streamer<S: Streamable> {
     shared: Arc<Shared<S>>,
     // Dropping it stops and joins the thread.
@@ -69,21 +83,31 @@ pub struct Streamer<S: Streamable> {
 impl<S: Streamable> Streamer<S> {
     /// Plans residency for `weights`, given in execution order. Loads and allocates nothing yet.
     ///
+    /// Where the system gives no thread for loading ahead, every weight is loaded by the thread that
+    /// acquires it.
+    ///
     /// # Errors
-    /// [`StreamError::LayerOverBudget`] where one weight alone exceeds the budget, and
-    /// [`StreamError::Worker`] where no thread can be started.
+    /// [`StreamError::LayerOverBudget`] where one weight alone exceeds the budget.
     pub fn new(
         source: Arc<dyn WeightSource>,
         weights: Vec<S>,
         config: StreamerConfig,
     ) -> Result<Arc<Self>, StreamError> {
+        Self::with_patience(source, weights, config, PATIENCE)
+    }
+
+    /// As [`new`](Self::new), with the time after which an acquire that nobody can make room for gives up.
+    fn with_patience(
+        source: Arc<dyn WeightSource>,
+        weights: Vec<S>,
+        config: StreamerConfig,
+        patience: Duration,
+    ) -> Result<Arc<Self>, StreamError> {
         let starts_worker = config.lookahead > 0 && weights.len() > 1;
-        let shared = Arc::new(Shared::new(source, weights, &config)?);
-        let worker = if starts_worker {
-            Some(Worker::start(Arc::clone(&shared))?)
-        } else {
-            None
-        };
+        let shared = Arc::new(Shared::new(source, weights, &config, patience)?);
+        let worker = starts_worker
+            .then(|| Worker::start(Arc::clone(&shared)))
+            .flatten();
         Ok(Arc::new(Self { shared, worker }))
     }
 
@@ -132,16 +156,9 @@ impl<S: Streamable> Streamer<S> {
                 shared: Arc::clone(&self.shared),
                 index,
                 owner,
+                stays_on_thread: PhantomData,
             },
         })
-    }
-
-    /// Sets bytes of the budget aside for something else, evicting unleased weights where it must.
-    ///
-    /// # Errors
-    /// [`StreamError::NoRoom`] where leases leave too little, or the largest weight would no longer fit.
-    pub fn reserve(&self, num_bytes: u64) -> Result<Reservation, StreamError> {
-        reserve::reserve(&self.shared, num_bytes)
     }
 
     /// What stays resident, and what passes through.
@@ -173,6 +190,14 @@ impl<S: Streamable> fmt::Debug for Streamer<S> {
 }
 
 /// Keeps a weight in place while it lives.
+///
+/// It stays on the thread that acquired it, for waiting is judged by who holds what:
+///
+/// ```compile_fail,E0277
+/// fn move_lease<S: overglaze_stream::Streamable>(lease: overglaze_stream::Lease<S>) {
+///     std::thread::spawn(move || drop(lease));
+/// }
+/// ```
 pub struct Lease<S: Streamable> {
     // Declared first, so dropped first: an unleased weight is held by the table alone.
     resident: Arc<S::Resident>,
@@ -195,11 +220,13 @@ impl<S: Streamable> fmt::Debug for Lease<S> {
     }
 }
 
-/// The entry in the table that a lease stands for.
+/// The entry in the table that a lease stands for; dropped by the thread that owns it.
 struct Hold<S: Streamable> {
     shared: Arc<Shared<S>>,
     index: usize,
     owner: thread::ThreadId,
+    // As a guard of a lock is: shared between threads, never sent to another.
+    stays_on_thread: PhantomData<MutexGuard<'static, ()>>,
 }
 
 impl<S: Streamable> Drop for Hold<S> {

@@ -35,7 +35,8 @@ fn unknown_names_and_tags() {
 fn rows_that_are_not_whole_blocks() {
     check(
         &refused("q8_0", [2, 33], Parts::values(Bytes::new())),
-        "q8_0: a row of 33 values is not a multiple of the block of 32",
+        "a q8_0 weight has rows of 33 values, which is not a multiple of its block of 32; check its \
+         shape, or choose another format",
     );
 }
 
@@ -44,7 +45,10 @@ fn parts_of_the_wrong_size() {
     for (name, expected) in [("f32", 256), ("f16", 128), ("bf16", 128), ("q8_0", 68)] {
         check(
             &refused(name, [2, 32], Parts::values(vec![0; 67].into())),
-            &format!("{name}: part `values` has 67 bytes, expected {expected}"),
+            &format!(
+                "the part `values` of a {name} weight has 67 bytes, expected {expected}; check its shape \
+                 and format"
+            ),
         );
     }
 }
@@ -55,7 +59,7 @@ fn parts_that_are_missing() {
     assert_eq!((parts.num_bytes(), parts.iter().count()), (68, 1));
     check(
         &refused("q8_0", [2, 32], parts),
-        "q8_0: the part `values` is missing",
+        "a q8_0 weight has no part `values`; add it, or choose the format that its parts belong to",
     );
 }
 
@@ -68,7 +72,9 @@ fn shapes_that_overflow() {
     ] {
         check(
             &refused(name, shape, Parts::values(Bytes::new())),
-            &format!("{name}: the shape {shape:?} overflows"),
+            &format!(
+                "a {name} weight of shape {shape:?} is larger than memory can be; check its shape"
+            ),
         );
     }
 }

@@ -20,7 +20,7 @@ use serde::{
 
 use crate::StreamError;
 
-use super::sniff;
+use super::{sniff, text_map::TextMap};
 
 /// Longest header read, as in the format's own crate.
 pub(super) const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -209,9 +209,9 @@ fn check_cover(
     }
 }
 
-/// Keeps a hostile name from filling a message.
-fn shorten(name: &str) -> String {
-    const MAX_CHARS: usize = 120;
+/// Keeps a hostile text from filling a message.
+pub(super) fn shorten(name: &str) -> String {
+    const MAX_CHARS: usize = 200;
     match name.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
@@ -250,14 +250,18 @@ impl<'de> Visitor<'de> for ListedVisitor {
         let mut tensors = Vec::new();
         let mut metadata = None;
         while let Some(name) = map.next_key::<String>()? {
-            let in_entry = |error| A::Error::custom(format!("`{}`: {error}", shorten(&name)));
+            let in_entry = |error: A::Error| {
+                let error = error.to_string();
+                A::Error::custom(format!("`{}`: {}", shorten(&name), shorten(&error)))
+            };
             if name != METADATA {
                 let tensor = map.next_value().map_err(in_entry)?;
                 tensors.push((name, tensor));
             } else if metadata.is_some() {
                 return Err(A::Error::custom("`__metadata__` stands twice"));
             } else {
-                metadata = Some(map.next_value().map_err(in_entry)?);
+                let TextMap(pairs) = map.next_value().map_err(in_entry)?;
+                metadata = Some(pairs);
             }
         }
         Ok(Listed {

@@ -8,9 +8,11 @@
 mod header;
 mod memory;
 mod open;
+mod regular_file;
 mod safetensors;
 mod sharded;
 mod sniff;
+mod text_map;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 

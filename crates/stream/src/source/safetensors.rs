@@ -15,7 +15,7 @@ use memmap2::Mmap;
 
 use crate::StreamError;
 
-use super::{TensorEntry, WeightSource, header::Header, unknown_tensor};
+use super::{TensorEntry, WeightSource, header::Header, regular_file, unknown_tensor};
 
 /// A safetensors file, mapped into memory.
 ///
@@ -33,7 +33,8 @@ impl SafetensorsSource {
     /// Maps a file and checks its header; no tensor is read.
     ///
     /// # Errors
-    /// Where the file cannot be read, is another kind of file, or has a header that doesn't fit it.
+    /// Where the path is no regular file, or the file cannot be read, is of another kind, or has a header
+    /// that doesn't fit it.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
         let map = map_file(path)?;
         let header = Header::parse(&path.display().to_string(), &map)?;
@@ -56,12 +57,6 @@ impl SafetensorsSource {
             ranges,
             metadata: header.metadata,
         })
-    }
-
-    /// The whole mapped file.
-    #[must_use]
-    pub fn mapping(&self) -> &Bytes {
-        &self.map
     }
 }
 
@@ -100,7 +95,7 @@ fn map_file(path: &Path) -> Result<Bytes, StreamError> {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(refused)?;
+    let file = regular_file::open(path)?;
     if file.metadata().map_err(refused)?.len() == 0 {
         // Not every system can map nothing; the header parser says what is wrong.
         return Ok(Bytes::new());

@@ -4,11 +4,13 @@
 //! {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}
 //! ```
 //!
-//! Index and shards must agree in both directions, and a shard name is a plain file name beside the index.
+//! Index and shards must agree in both directions, a name stands once, and a shard name is a plain file name
+//! beside the index.
 
 use std::{
-    collections::BTreeMap,
-    fmt, fs,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    io::Read,
     path::{Component, Path, PathBuf},
 };
 
@@ -17,10 +19,21 @@ use serde::Deserialize;
 
 use crate::StreamError;
 
-use super::{SafetensorsSource, TensorEntry, WeightSource, header, unknown_tensor};
+use super::{
+    SafetensorsSource, TensorEntry, WeightSource,
+    header::{self, shorten},
+    regular_file,
+    text_map::TextMap,
+    unknown_tensor,
+};
 
 /// Longest index read: as for a safetensors header.
 const MAX_INDEX_BYTES: u64 = header::MAX_HEADER_BYTES;
+
+/// Many times what the largest checkpoints have; each costs a mapping, of which a system has only so many.
+const MAX_SHARDS: usize = 4096;
+
+const MAX_NAME_BYTES: usize = 255;
 
 /// Several safetensors files as one source.
 pub struct ShardedSource {
@@ -94,7 +107,7 @@ impl fmt::Debug for ShardedSource {
 
 #[derive(Deserialize)]
 struct Index {
-    weight_map: BTreeMap<String, String>,
+    weight_map: TextMap,
 }
 
 fn read_weight_map(path: &Path) -> Result<BTreeMap<String, String>, StreamError> {
@@ -102,7 +115,8 @@ fn read_weight_map(path: &Path) -> Result<BTreeMap<String, String>, StreamError>
         path: path.to_owned(),
         source,
     };
-    let found_bytes = fs::metadata(path).map_err(refused)?.len();
+    let file = regular_file::open(path)?;
+    let found_bytes = file.metadata().map_err(refused)?.len();
     if found_bytes > MAX_INDEX_BYTES {
         return Err(StreamError::IndexLength {
             path: path.to_owned(),
@@ -110,45 +124,55 @@ fn read_weight_map(path: &Path) -> Result<BTreeMap<String, String>, StreamError>
             limit_bytes: MAX_INDEX_BYTES,
         });
     }
-    let json = fs::read(path).map_err(refused)?;
+    let mut json = Vec::new();
+    // It may have grown since.
+    file.take(MAX_INDEX_BYTES)
+        .read_to_end(&mut json)
+        .map_err(refused)?;
     let index: Index = serde_json::from_slice(&json).map_err(|source| StreamError::Index {
         path: path.to_owned(),
         source,
     })?;
-    Ok(index.weight_map)
+    Ok(index.weight_map.0)
 }
 
 fn open_shards(
     index_path: &Path,
     weight_map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, SafetensorsSource>, StreamError> {
-    let mut shards = BTreeMap::new();
-    for shard in weight_map.values() {
-        if shards.contains_key(shard) {
-            continue;
-        }
-        let refused = || (index_path.to_owned(), shard.clone());
-        if !is_plain_name(shard) {
-            let (path, shard) = refused();
-            return Err(StreamError::ShardName { path, shard });
-        }
-        let shard_path = index_path.with_file_name(shard);
-        if !shard_path.is_file() {
-            let (path, shard) = refused();
-            return Err(StreamError::MissingShard { path, shard });
-        }
-        shards.insert(shard.clone(), SafetensorsSource::open(&shard_path)?);
+    let names: BTreeSet<_> = weight_map.values().collect();
+    if names.len() > MAX_SHARDS {
+        return Err(StreamError::TooManyShards {
+            path: index_path.to_owned(),
+            found: names.len(),
+            limit: MAX_SHARDS,
+        });
     }
-    Ok(shards)
+    let open = |name: &String| Ok((name.clone(), open_shard(index_path, name)?));
+    names.into_iter().map(open).collect()
 }
 
-/// One component, not `..`, and no separator of any system.
+fn open_shard(index_path: &Path, name: &str) -> Result<SafetensorsSource, StreamError> {
+    let (path, shard) = (index_path.to_owned(), shorten(name));
+    if !is_plain_name(name) {
+        return Err(StreamError::ShardName { path, shard });
+    }
+    let shard_path = index_path.with_file_name(name);
+    match shard_path.try_exists() {
+        Ok(false) => Err(StreamError::MissingShard { path, shard }),
+        // What keeps it from being looked up keeps it from being opened.
+        Ok(true) | Err(_) => SafetensorsSource::open(&shard_path),
+    }
+}
+
+/// One component, not `..`, no separator of any system, and no longer than file names can be.
 fn is_plain_name(shard: &str) -> bool {
     let mut components = Path::new(shard).components();
     matches!(
         (components.next(), components.next()),
         (Some(Component::Normal(_)), None)
     ) && !shard.contains(['/', '\\', ':', '\0'])
+        && shard.len() <= MAX_NAME_BYTES
 }
 
 /// Every tensor of the index is in its shard.
@@ -163,7 +187,7 @@ fn check_map(
     match missing {
         Some((tensor, shard)) => Err(StreamError::ShardMismatch {
             path: path.to_owned(),
-            tensor: tensor.clone(),
+            tensor: shorten(tensor),
             expected: format!("`{shard}`"),
             found: "that file does not have it".to_owned(),
         }),
@@ -183,7 +207,7 @@ fn check_shards(
             if placed != Some(shard) {
                 return Err(StreamError::ShardMismatch {
                     path: path.to_owned(),
-                    tensor: tensor.clone(),
+                    tensor: shorten(tensor),
                     expected: placed
                         .map_or_else(|| "no file".to_owned(), |file| format!("`{file}`")),
                     found: format!("`{shard}` has it"),

@@ -5,9 +5,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::ThreadId,
+    time::Duration,
 };
 
-use crate::{Ledger, Plan, Slot, SlotPool, StreamError, StreamStats, WeightSource, plan};
+use crate::{Ledger, Plan, SlotPool, StreamError, StreamStats, WeightSource, plan, slot::Booking};
 
 use super::{Streamable, StreamerConfig, table::Table};
 
@@ -17,6 +18,7 @@ pub(super) struct Shared<S: Streamable> {
     sizes: Vec<u64>,
     plan: Plan,
     lookahead: usize,
+    patience: Duration,
     pool: SlotPool,
     table: Mutex<Table<S::Resident>>,
 }
@@ -26,11 +28,12 @@ impl<S: Streamable> Shared<S> {
         source: Arc<dyn WeightSource>,
         weights: Vec<S>,
         config: &StreamerConfig,
+        patience: Duration,
     ) -> Result<Self, StreamError> {
         let sizes: Vec<_> = weights.iter().map(Streamable::num_bytes).collect();
         check_each_fits(&weights, &sizes, config.budget_bytes)?;
         Ok(Self {
-            plan: plan(&sizes, config.budget_bytes),
+            plan: plan(&sizes, config.budget_bytes, config.lookahead),
             table: Mutex::new(Table::new(weights.len())),
             pool: if config.poison_released {
                 SlotPool::poisoning(config.budget_bytes)
@@ -38,6 +41,7 @@ impl<S: Streamable> Shared<S> {
                 SlotPool::new(config.budget_bytes)
             },
             lookahead: config.lookahead,
+            patience,
             source,
             weights,
             sizes,
@@ -60,6 +64,10 @@ impl<S: Streamable> Shared<S> {
         self.lookahead
     }
 
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     pub(super) fn pool(&self) -> &SlotPool {
         &self.pool
     }
@@ -73,9 +81,14 @@ impl<S: Streamable> Shared<S> {
     }
 
     /// Loads a weight marked as loading; takes no lock.
-    pub(super) fn load(&self, index: usize, slot: Slot) -> Result<Arc<S::Resident>, StreamError> {
+    pub(super) fn load(
+        &self,
+        index: usize,
+        booking: Booking,
+    ) -> Result<Arc<S::Resident>, StreamError> {
         let weight = &self.weights[index];
-        match catch_unwind(AssertUnwindSafe(|| weight.load(&*self.source, slot))) {
+        let fill = || weight.load(&*self.source, booking.into_slot());
+        match catch_unwind(AssertUnwindSafe(fill)) {
             Ok(Ok(resident)) => Ok(Arc::new(resident)),
             Ok(Err(error @ StreamError::Load { .. })) => Err(error),
             Ok(Err(error)) => Err(StreamError::load(weight.name(), error)),
@@ -89,10 +102,6 @@ impl<S: Streamable> Shared<S> {
     pub(super) fn release(&self, index: usize, owner: ThreadId) {
         self.table().release(index, owner);
         self.ledger().signal().raise();
-    }
-
-    pub(super) fn largest_bytes(&self) -> u64 {
-        self.sizes.iter().copied().max().unwrap_or(0)
     }
 
     pub(super) fn stats(&self) -> StreamStats {

@@ -160,10 +160,6 @@ impl<R> Table<R> {
             .find(|(index, _)| self.is_absent(*index))
     }
 
-    pub(super) fn is_loading(&self) -> bool {
-        self.num_loading > 0
-    }
-
     pub(super) fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Slot, StreamError};
+use crate::{StreamError, slot::Booking};
 
 use super::{Streamable, shared::Shared, table::Table};
 
 /// How long nothing may move before an acquire gives up. Long enough for bytes that a device thread still
-/// holds, or a lease that moved to another thread, to come back.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// holds to come back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Leases the weight for `owner`, loading it or waiting for it where it is not in place.
 pub(super) fn obtain<S: Streamable>(
@@ -48,7 +48,7 @@ struct Visit<'a, S: Streamable> {
 
 enum Step<R> {
     Done(Result<Arc<R>, StreamError>),
-    Load(Slot),
+    Load(Booking),
     /// Dropping it makes room.
     Evicted(Option<Arc<R>>),
     Wait,
@@ -73,7 +73,7 @@ impl<'a, S: Streamable> Visit<'a, S> {
             let seen = signal.generation();
             match self.next_step() {
                 Step::Done(outcome) => return outcome,
-                Step::Load(slot) => return self.load(slot),
+                Step::Load(booking) => return self.load(booking),
                 Step::Evicted(resident) => drop(resident),
                 Step::Wait => signal.wait(seen),
                 Step::WaitAtMost(limit) => signal.wait_at_most(seen, limit),
@@ -95,10 +95,10 @@ impl<'a, S: Streamable> Visit<'a, S> {
             return self.wait(&mut table);
         }
         if table.is_turn(self.ticket, self.owner) {
-            if let Some(slot) = shared.pool().try_take(shared.num_bytes(self.index)) {
+            if let Some(booking) = shared.pool().try_book(shared.num_bytes(self.index)) {
                 self.leave_queue(&mut table);
                 table.begin_load(self.index);
-                return Step::Load(slot);
+                return Step::Load(booking);
             }
             if let Some(victim) = table.victim(shared.plan()) {
                 self.ticket.get_or_insert_with(|| table.enqueue());
@@ -109,8 +109,8 @@ impl<'a, S: Streamable> Visit<'a, S> {
         self.wait(&mut table)
     }
 
-    fn load(&self, slot: Slot) -> Result<Arc<S::Resident>, StreamError> {
-        let loaded = self.shared.load(self.index, slot);
+    fn load(&self, booking: Booking) -> Result<Arc<S::Resident>, StreamError> {
+        let loaded = self.shared.load(self.index, booking);
         let mut table = self.shared.table();
         table.end_load(
             self.index,
@@ -134,7 +134,7 @@ impl<'a, S: Streamable> Visit<'a, S> {
             _ => Instant::now(),
         };
         self.stuck = Some((since, progress));
-        let left = PATIENCE.saturating_sub(since.elapsed());
+        let left = self.shared.patience().saturating_sub(since.elapsed());
         if !left.is_zero() {
             return Step::WaitAtMost(left);
         }
@@ -171,5 +171,71 @@ impl<S: Streamable> Drop for Visit<'_, S> {
         table.stats.stall_ns = table.stats.stall_ns.saturating_add(stall_ns);
         drop(table);
         shared.ledger().signal().raise();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{MemorySource, Slot, Streamer, StreamerConfig, WeightSource};
+
+    struct Toy;
+
+    impl Streamable for Toy {
+        type Resident = Bytes;
+
+        fn name(&self) -> &'static str {
+            "toy"
+        }
+
+        fn num_bytes(&self) -> u64 {
+            100
+        }
+
+        fn load(&self, _source: &dyn WeightSource, slot: Slot) -> Result<Bytes, StreamError> {
+            Ok(slot.freeze())
+        }
+    }
+
+    /// Room for one of two weights, and little patience: what cannot be set from outside.
+    fn hasty(lookahead: usize) -> Arc<Streamer<Toy>> {
+        let config = StreamerConfig {
+            budget_bytes: 100,
+            lookahead,
+            poison_released: true,
+        };
+        let source = Arc::new(MemorySource::new("memory"));
+        let patience = Duration::from_millis(20);
+        Streamer::with_patience(source, vec![Toy, Toy], config, patience).unwrap()
+    }
+
+    #[test]
+    fn two_leases_without_the_budget_for_both_end_in_an_error() {
+        for lookahead in [0, 1] {
+            let streamer = hasty(lookahead);
+            let lease = streamer.acquire(streamer.slot_id(0)).unwrap();
+            let error = streamer.acquire(streamer.slot_id(1)).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "the layer `toy` needs 100 bytes, but 100 in use and 0 reserved of a budget of 100 are \
+                 not being released; drop a lease before acquiring the next, or raise the budget to \
+                 hold both"
+            );
+            drop(lease);
+            assert_eq!(streamer.acquire(streamer.slot_id(1)).unwrap().len(), 100);
+        }
+    }
+
+    #[test]
+    fn a_reservation_in_the_way_ends_in_an_error() {
+        let streamer = hasty(1);
+        let reservation = streamer.ledger().reserve(1).unwrap();
+        let error = streamer.acquire(streamer.slot_id(0)).unwrap_err();
+        let words = "0 in use and 1 reserved of a budget of 100";
+        assert!(error.to_string().contains(words), "{error}");
+        drop(reservation);
+        assert_eq!(streamer.acquire(streamer.slot_id(0)).unwrap().len(), 100);
     }
 }

@@ -9,7 +9,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::{Slot, StreamError};
+use crate::slot::Booking;
 
 use super::{Streamable, shared::Shared};
 
@@ -20,13 +20,14 @@ pub(super) struct Worker<S: Streamable> {
 }
 
 impl<S: Streamable> Worker<S> {
-    pub(super) fn start(shared: Arc<Shared<S>>) -> Result<Self, StreamError> {
+    /// Nothing where the system has no thread to give.
+    pub(super) fn start(shared: Arc<Shared<S>>) -> Option<Self> {
         let run_shared = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("overglaze-stream".to_owned())
             .spawn(move || run(&run_shared))
-            .map_err(|source| StreamError::Worker { source })?;
-        Ok(Self {
+            .ok()?;
+        Some(Self {
             shared,
             thread: Some(thread),
         })
@@ -48,7 +49,7 @@ impl<S: Streamable> Drop for Worker<S> {
 }
 
 enum Step<R> {
-    Load(usize, Slot),
+    Load(usize, Booking),
     Evicted(Option<Arc<R>>),
     Wait,
     Stop,
@@ -59,7 +60,7 @@ fn run<S: Streamable>(shared: &Shared<S>) {
     loop {
         let seen = signal.generation();
         match next_step(shared) {
-            Step::Load(index, slot) => load(shared, index, slot),
+            Step::Load(index, booking) => load(shared, index, booking),
             // A resident form that panics when dropped must not end loading ahead.
             Step::Evicted(resident) => drop(catch_unwind(AssertUnwindSafe(|| drop(resident)))),
             Step::Wait => signal.wait(seen),
@@ -81,9 +82,9 @@ fn next_step<S: Streamable>(shared: &Shared<S>) -> Step<S::Resident> {
         return Step::Wait;
     };
     let needed_bytes = shared.num_bytes(index);
-    if let Some(slot) = shared.pool().try_take(needed_bytes) {
+    if let Some(booking) = shared.pool().try_book(needed_bytes) {
         table.begin_load(index);
-        return Step::Load(index, slot);
+        return Step::Load(index, booking);
     }
     let victims = table.victims_beyond(steps, plan);
     let evictable_bytes = victims.iter().fold(0_u64, |total, victim| {
@@ -98,8 +99,8 @@ fn next_step<S: Streamable>(shared: &Shared<S>) -> Step<S::Resident> {
     }
 }
 
-fn load<S: Streamable>(shared: &Shared<S>, index: usize, slot: Slot) {
-    let loaded = shared.load(index, slot);
+fn load<S: Streamable>(shared: &Shared<S>, index: usize, booking: Booking) {
+    let loaded = shared.load(index, booking);
     let mut table = shared.table();
     if loaded.is_ok() {
         table.count_load(shared.num_bytes(index));

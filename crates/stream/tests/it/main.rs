@@ -5,12 +5,16 @@
 mod failures;
 mod malformed;
 mod memory;
+mod mutations;
 mod opening;
 mod planning;
+mod random;
 mod residency;
 mod sharded;
 mod slots;
 mod sniffing;
+mod special_files;
 mod tenants;
+mod thread_heap;
 mod toy;
 mod written;

@@ -105,7 +105,11 @@ fn headers_are_checked_one_by_one() {
         (format!(r#"{{"a":{{"x":{deep}"#), "EOF while parsing a list"),
         (
             r#"{"__metadata__":{},"__metadata__":{}}"#.to_owned(),
-            "stands twice",
+            "`__metadata__` stands twice",
+        ),
+        (
+            r#"{"__metadata__":{"format":"pt","format":"np"}}"#.to_owned(),
+            "`__metadata__`: the name `format` stands twice",
         ),
     ];
     for (header, words) in cases {
@@ -128,10 +132,10 @@ fn half_bytes_are_counted_in_bits() {
 fn very_long_names_cost_no_quadratic_time_and_fill_no_message() {
     let name = "x".repeat(2_000_000);
     let good = r#"{"dtype":"U8","shape":[8],"data_offsets":[0,8]}"#;
-    let file = with_header(&format!(r#"{{"{name}":{good}}}"#), &[1; 8]);
+    let file = with_header(format!(r#"{{"{name}":{good}}}"#), &[1; 8]);
     let source = MemorySource::from_safetensors("memory", Bytes::from(file)).unwrap();
     assert!(source.entries().contains_key(&name));
-    let file = with_header(&format!(r#"{{"{name}":{good}}}"#), &[1; 7]);
+    let file = with_header(format!(r#"{{"{name}":{good}}}"#), &[1; 7]);
     let error = MemorySource::from_safetensors("memory", Bytes::from(file)).unwrap_err();
     assert!(error.to_string().len() < 400);
 }

@@ -49,11 +49,12 @@ fn reading_into_a_buffer_needs_its_exact_size() {
     source.read_into("a", &mut buffer).unwrap();
     assert_eq!(buffer, [1, 2, 3]);
     let error = source.read_into("a", &mut [0; 4]).unwrap_err();
-    let expected = "`memory`: the buffer for the tensor `a` has 4 bytes, expected 3";
+    let expected = "`memory`: the buffer for the tensor `a` has 4 bytes, expected 3; pass one of the \
+                    tensor's size";
     assert_eq!(error.to_string(), expected);
     let error = source.read("z").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`memory` has no tensor `z`; `inspect` lists the names it has"
+        "`memory` has no tensor `z`; the source's entries list the names it has"
     );
 }

@@ -1,11 +1,14 @@
 //! Sharded checkpoints: read as one source, and refused where index and shards disagree.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+};
 
 use overglaze_stream::{StreamError, open};
 use tempfile::TempDir;
 
-use crate::written::safetensors;
+use crate::written::{chain, safetensors};
 
 fn checkpoint(index: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -62,12 +65,65 @@ fn disagreement_is_refused() {
         (map(r#""a":"x\\one.safetensors""#), "not a plain file name"),
         (map(r#""a":"..""#), "not a plain file name"),
         (map(r#""a":"""#), "not a plain file name"),
+        (map(r#""a":".""#), "not a plain file name"),
+        (map(r#""a":"./one.safetensors""#), "not a plain file name"),
+        (
+            map(r#""a":"x/../one.safetensors""#),
+            "not a plain file name",
+        ),
+        (map(r#""a":"C:one.safetensors""#), "not a plain file name"),
+        (
+            map(r#""a":"one.safetensors\u0000""#),
+            "not a plain file name",
+        ),
+        (
+            map(&format!(r#""a":"{}""#, "x".repeat(256))),
+            "not a plain file name",
+        ),
+        (
+            map(&format!(r#"{good},"c":"one.safetensors""#)),
+            "the name `c` stands twice",
+        ),
+        (
+            r#"{"weight_map":{},"weight_map":{}}"#.to_owned(),
+            "duplicate field `weight_map`",
+        ),
         (map(r#""a":7"#), "is not a checkpoint index"),
         ("[]".to_owned(), "is not a checkpoint index"),
     ];
     for (index, words) in cases {
         let (_folder, path) = checkpoint(&index);
-        let error = open(&path).unwrap_err().to_string();
+        let error = chain(&open(&path).unwrap_err());
         assert!(error.contains(words), "{index}: {error}");
     }
+}
+
+#[test]
+fn an_index_of_absurd_size_is_refused_unread() {
+    let (_folder, path) = checkpoint("{}");
+    let index = File::options().write(true).open(&path).unwrap();
+    // A file with a hole: it takes no room on the disk.
+    index.set_len(100_000_001).unwrap();
+    let error = open(&path).unwrap_err();
+    let expected = format!(
+        "the checkpoint index `{}` has 100000001 bytes, expected at most 100000000; it is damaged or no \
+         index, so fetch it again",
+        path.display()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn more_shards_than_any_checkpoint_has_are_refused_unopened() {
+    let pairs: Vec<_> = (0..4097)
+        .map(|index| format!(r#""t{index}":"{index}.safetensors""#))
+        .collect();
+    let (_folder, path) = checkpoint(&format!(r#"{{"weight_map":{{{}}}}}"#, pairs.join(",")));
+    let error = open(&path).unwrap_err();
+    let expected = format!(
+        "the checkpoint index `{}` names 4097 shards, expected at most 4096; it is damaged, so fetch it \
+         again",
+        path.display()
+    );
+    assert_eq!(error.to_string(), expected);
 }

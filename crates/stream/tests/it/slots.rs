@@ -42,10 +42,7 @@ fn the_budget_is_a_hard_cap() {
         "41 bytes do not fit: 60 live and 0 reserved of a budget of 100; release some or raise the budget"
     );
     let reservation = pool.ledger().reserve(40).unwrap();
-    assert_eq!(
-        (reservation.num_bytes(), pool.ledger().reserved_bytes()),
-        (40, 40)
-    );
+    assert_eq!(pool.ledger().reserved_bytes(), 40);
     assert!(matches!(pool.take(1), Err(StreamError::NoRoom { .. })));
     assert!(pool.ledger().reserve(1).is_err());
     assert!(pool.ledger().reserve(u64::MAX).is_err());
@@ -58,6 +55,16 @@ fn the_budget_is_a_hard_cap() {
         (pool.ledger().live_bytes(), pool.ledger().peak_bytes()),
         (0, 100)
     );
+}
+
+#[test]
+fn a_size_no_memory_has_is_refused_under_any_budget() {
+    let pool = SlotPool::new(u64::MAX);
+    for num_bytes in [u64::MAX, i64::MAX.unsigned_abs()] {
+        let error = pool.take(num_bytes).unwrap_err();
+        assert!(matches!(error, StreamError::NoRoom { .. }), "{error}");
+    }
+    assert_eq!(pool.ledger().live_bytes(), 0);
 }
 
 #[test]

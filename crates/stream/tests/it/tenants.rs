@@ -1,20 +1,17 @@
 //! Many threads on one streamer, in any order.
 
-use std::{sync::Arc, thread};
+use std::{marker::PhantomData, sync::Arc, thread};
 
-use overglaze_stream::Streamer;
+use overglaze_stream::{Lease, Streamer};
 
-use crate::toy::{Gate, Hook, config, content, model, streamer, visit};
+use crate::{
+    random::Random,
+    toy::{Gate, Hook, ToyWeight, config, content, model, streamer, visit},
+};
 
-/// Numbers that look random and are the same in every run (a linear congruential generator).
 fn random_indices(seed: u64, num_weights: usize) -> impl Iterator<Item = usize> {
-    let mut state = seed;
-    std::iter::repeat_with(move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        usize::try_from(state >> 33).unwrap() % num_weights
-    })
+    let mut random = Random::new(seed);
+    std::iter::repeat_with(move || random.below(num_weights))
 }
 
 #[test]
@@ -87,11 +84,34 @@ fn a_lease_protects_its_weight_from_everyone() {
     assert_eq!(lease[..], content(2, 100));
 }
 
+/// Tells whether a type is `Send`: the constant of `Probe` itself goes before that of the trait.
+struct Probe<T>(PhantomData<T>);
+
+impl<T: Send> Probe<T> {
+    const IS_SEND: bool = true;
+}
+
+trait NotSend {
+    const IS_SEND: bool = false;
+}
+
+impl<T> NotSend for Probe<T> {}
+
 #[test]
-fn a_lease_may_end_on_another_thread() {
+fn a_lease_stays_on_its_thread() {
+    // A lease moved to a thread that acquires would wait for itself, unnoticed.
+    let found = [
+        Probe::<Lease<ToyWeight>>::IS_SEND,
+        Probe::<Arc<Streamer<ToyWeight>>>::IS_SEND,
+    ];
+    assert_eq!(found, [false, true]);
+}
+
+#[test]
+fn a_lease_may_be_read_from_other_threads() {
     let streamer = streamer(&[100; 3], 100, 1);
-    let lease = streamer.acquire(streamer.slot_id(0)).unwrap();
-    let other = thread::spawn(move || drop(lease));
-    visit(&streamer, 1);
-    other.join().unwrap();
+    let lease = streamer.acquire(streamer.slot_id(1)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(lease[..], content(1, 100)));
+    });
 }

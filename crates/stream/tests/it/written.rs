@@ -20,10 +20,11 @@ pub(crate) fn safetensors(tensors: &[(&str, &[u8])]) -> Vec<u8> {
     with_header(&header, &data)
 }
 
-/// A file of this header text and this data, whatever they are.
-pub(crate) fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
+/// A file of this header and this data, whatever they are.
+pub(crate) fn with_header(header: impl AsRef<[u8]>, data: &[u8]) -> Vec<u8> {
+    let header = header.as_ref();
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(header);
     file.extend_from_slice(data);
     file
 }
