@@ -1,6 +1,6 @@
 //! One safetensors file, mapped: its tensors as views of the file, and its metadata.
 //!
-//! The only file access of this crate. A tensor that lies unaligned in the file is copied.
+//! The only place that maps a file. A tensor that lies unaligned in the file is copied.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,12 +9,13 @@ use std::{
     path::Path,
 };
 
-use burn::tensor::{AllocationProperty, Bytes, DType, TensorData};
+use burn::tensor::TensorData;
+use bytes::Bytes;
 use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::SafeTensors;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::PatchError;
+use crate::{PatchError, stored_tensor};
 
 pub(crate) struct Container {
     pub(crate) tensors: Vec<(String, TensorData)>,
@@ -36,13 +37,14 @@ pub(crate) fn read(path: &Path) -> Result<Container, PatchError> {
 /// Reads the content of a file; `path` is for messages.
 ///
 /// # Errors
-/// [`PatchError::NotSafetensors`], [`PatchError::Container`], [`PatchError::DuplicateKey`] or
-/// [`PatchError::UnsupportedDtype`].
-pub(crate) fn parse(bytes: &bytes::Bytes, path: &Path) -> Result<Container, PatchError> {
-    if let Some(found) = other_format(bytes) {
+/// [`PatchError::NotSafetensors`], [`PatchError::Container`], [`PatchError::DuplicateKey`] or those of
+/// [`stored_tensor`].
+pub(crate) fn parse(bytes: &Bytes, path: &Path) -> Result<Container, PatchError> {
+    if let Some((found, remedy)) = other_format(bytes) {
         return Err(PatchError::NotSafetensors {
             path: path.into(),
             found,
+            remedy,
         });
     }
     let damaged = |source| PatchError::Container {
@@ -58,19 +60,11 @@ pub(crate) fn parse(bytes: &bytes::Bytes, path: &Path) -> Result<Container, Patc
         });
     }
     let views = SafeTensors::deserialize(bytes).map_err(damaged)?.tensors();
-    let tensors = views
-        .into_iter()
-        .map(|(key, view)| match tensor_data(bytes, &view) {
-            Some(data) => Ok((key, data)),
-            None => {
-                let found = view.dtype().to_string();
-                Err(PatchError::UnsupportedDtype {
-                    path: path.into(),
-                    key,
-                    found,
-                })
-            }
-        });
+    let tensors = views.into_iter().map(|(key, view)| {
+        let (tag, data) = (view.dtype().to_string(), bytes.slice_ref(view.data()));
+        let tensor = stored_tensor(path, &key, &tag, view.shape(), data)?;
+        Ok((key, tensor))
+    });
     let tensors = tensors.collect::<Result<_, _>>()?;
     Ok(Container {
         tensors,
@@ -82,32 +76,37 @@ pub(crate) fn parse(bytes: &bytes::Bytes, path: &Path) -> Result<Container, Patc
     unsafe_code,
     reason = "a mapped file is the only way to view its tensors without a copy"
 )]
-fn map(path: &Path) -> std::io::Result<bytes::Bytes> {
+fn map(path: &Path) -> std::io::Result<Bytes> {
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
-    // SAFETY: the map is private and read-only, and bytes are only ever read through it. Another
-    // process that changes the file while it is mounted can change values, which are plain numbers
-    // to us: lengths and offsets are checked once and not read from the map again.
+    // SAFETY: the map is private and read-only, and outlives every view through the `Bytes` that owns
+    // it. Another process that rewrites the file can change values, which are plain numbers to us:
+    // lengths and offsets are checked once and not read from the map again. One that truncates it ends
+    // this process when a page past the new end is read (SIGBUS); that cannot be checked here, so
+    // `PatchSet::load` forbids it, as every mapping loader does.
     let map = unsafe { Mmap::map(&file)? };
-    Ok(bytes::Bytes::from_owner(map))
+    Ok(Bytes::from_owner(map))
 }
 
-/// What a file that is often mistaken for safetensors looks like.
-fn other_format(bytes: &[u8]) -> Option<&'static str> {
+/// What a file that is often mistaken for safetensors looks like, and what to do.
+fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    if bytes.get(LENGTH_BYTES) == Some(&b'{') {
+        return None;
+    }
     let start = bytes[..bytes.len().min(256)].trim_ascii_start();
     let lower = start.to_ascii_lowercase();
     match start {
-        [] => Some("an empty file"),
-        [b'G', b'G', b'U', b'F', ..] => Some("a GGUF file"),
-        [b'P', b'K', 3, 4, ..] => Some("a zip archive, as PyTorch checkpoints are"),
-        [0x80, 2..=5, ..] if bytes.get(LENGTH_BYTES) != Some(&b'{') => Some("a Python pickle"),
-        _ if start.starts_with(b"version https://git-lfs") => {
-            Some("a git-LFS pointer (run `git lfs pull`)")
+        [] => Some(("an empty file", DOWNLOAD)),
+        [b'G', b'G', b'U', b'F', ..] => Some(("a GGUF file", CONVERT)),
+        [b'P', b'K', 3, 4, ..] => Some(("a zip archive, as PyTorch checkpoints are", CONVERT)),
+        [0x80, 2..=5, ..] => Some(("a Python pickle", CONVERT)),
+        _ if lower.starts_with(b"version https://git-lfs") => {
+            Some(("a git-LFS pointer", "run `git lfs pull` in its repository"))
         }
         _ if lower.starts_with(b"<!doctype") || lower.starts_with(b"<html") => {
-            Some("an HTML page (the download failed)")
+            Some(("an HTML page", DOWNLOAD))
         }
         _ => None,
     }
@@ -151,36 +150,7 @@ impl<'de> Visitor<'de> for KeyCheckVisitor {
     }
 }
 
-/// The tensor as a view of `file`, or as a copy where it lies unaligned; `None` for a dtype that
-/// tensors do not have here.
-fn tensor_data(file: &bytes::Bytes, view: &TensorView<'_>) -> Option<TensorData> {
-    let dtype = dtype_of(view.dtype())?;
-    let data = view.data();
-    let bytes = if data.is_empty() || data.as_ptr().align_offset(dtype.size()) != 0 {
-        Bytes::from_bytes_vec(data.to_vec())
-    } else {
-        Bytes::from_shared(file.slice_ref(data), AllocationProperty::File)
-    };
-    TensorData::try_from_bytes(bytes, view.shape(), dtype).ok()
-}
-
-fn dtype_of(dtype: Dtype) -> Option<DType> {
-    Some(match dtype {
-        Dtype::F64 => DType::F64,
-        Dtype::F32 => DType::F32,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::BF16,
-        Dtype::I64 => DType::I64,
-        Dtype::I32 => DType::I32,
-        Dtype::I16 => DType::I16,
-        Dtype::I8 => DType::I8,
-        Dtype::U64 => DType::U64,
-        Dtype::U32 => DType::U32,
-        Dtype::U16 => DType::U16,
-        Dtype::U8 | Dtype::BOOL => DType::U8,
-        _ => return None,
-    })
-}
-
 /// Bytes of the header's length, before the header.
 const LENGTH_BYTES: usize = 8;
+const DOWNLOAD: &str = "download it again";
+const CONVERT: &str = "convert it to safetensors first";

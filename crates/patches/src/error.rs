@@ -42,7 +42,7 @@ pub enum PatchError {
         kinds: Vec<&'static str>,
     },
     /// A tensor the kind needs is not in the file.
-    #[error("layer `{target}`: tensor `{key}` is missing")]
+    #[error("layer `{target}`: tensor `{key}` is missing; is the file complete?")]
     MissingTensor {
         /// Layer in the file.
         target: String,
@@ -50,7 +50,7 @@ pub enum PatchError {
         key: String,
     },
     /// A tensor has the wrong number of dimensions.
-    #[error("layer `{target}`: tensor `{key}` has shape {found:?}, expected {expected} dimensions")]
+    #[error("layer `{target}`: tensor `{key}` has shape {found:?}, expected {expected}")]
     WrongRank {
         /// Layer in the file.
         target: String,
@@ -58,8 +58,8 @@ pub enum PatchError {
         key: String,
         /// Shape found.
         found: Vec<usize>,
-        /// Number of dimensions expected.
-        expected: usize,
+        /// Dimensions expected, in words.
+        expected: String,
     },
     /// A tensor that must hold one number holds several or none.
     #[error("layer `{target}`: tensor `{key}` has shape {found:?}, expected one number")]
@@ -72,7 +72,10 @@ pub enum PatchError {
         found: Vec<usize>,
     },
     /// A tensor that must be floating point is not.
-    #[error("layer `{target}`: tensor `{key}` has dtype {found}, expected a floating-point dtype")]
+    #[error(
+        "layer `{target}`: tensor `{key}` has dtype {found}, expected f16, bf16, f32 or f64; save the \
+         adapter with floating-point values"
+    )]
     NotFloat {
         /// Layer in the file.
         target: String,
@@ -89,7 +92,8 @@ pub enum PatchError {
         /// What contradicts what.
         why: String,
     },
-    /// The patch is for a weight of another shape.
+    /// The patch is for a weight of another shape. A patch does not know its layer: who lays it over one
+    /// adds the name.
     #[error("the {kind} patch is for a weight of shape {patch:?}, the layer has {base:?}")]
     DoesNotFit {
         /// Kind of the patch.
@@ -100,7 +104,10 @@ pub enum PatchError {
         base: [usize; 2],
     },
     /// The patch needs the base's values and only its shape is there.
-    #[error("a {kind} patch needs the values of the base weight, but only its shape can be read")]
+    #[error(
+        "a {kind} patch needs the values of the base weight, but only its shape can be read; mount it \
+         on a checkpoint whose weight can be decoded"
+    )]
     BaseUnavailable {
         /// Kind of the patch.
         kind: String,
@@ -114,7 +121,10 @@ pub enum PatchError {
         d_output: usize,
     },
     /// Two patches are laid over the same rows.
-    #[error("rows {first:?} and {second:?} of one weight overlap")]
+    #[error(
+        "rows {first:?} and {second:?} of one weight overlap, expected disjoint ranges; leave one of the \
+         two patches out of the adapter"
+    )]
     RowsOverlap {
         /// The range that starts first.
         first: Range<usize>,
@@ -169,15 +179,36 @@ pub enum PatchError {
         dialects: Vec<&'static str>,
     },
     /// An adapter configuration is not the JSON it should be.
-    #[error("the adapter configuration cannot be read")]
+    #[error(
+        "the adapter configuration in `{path}` is not the JSON object that PEFT writes; save or download \
+         it again"
+    )]
     ConfigJson {
+        /// The file that holds the configuration.
+        path: PathBuf,
         /// What the parser says.
         #[source]
         source: serde_json::Error,
     },
+    /// An adapter configuration is longer than any real one.
+    #[error(
+        "the adapter configuration in `{path}` has more than {max_bytes} bytes; is it another file under \
+         this name?"
+    )]
+    ConfigTooLong {
+        /// The file that holds the configuration.
+        path: PathBuf,
+        /// Most bytes that are read.
+        max_bytes: usize,
+    },
     /// A pattern of an adapter configuration is not a regular expression.
-    #[error("the adapter configuration's pattern `{pattern}` is not a regular expression")]
+    #[error(
+        "the adapter configuration in `{path}`: `{pattern}` in `alpha_pattern` is not a regular expression \
+         that can be used; correct the pattern"
+    )]
     ConfigPattern {
+        /// The file that holds the configuration.
+        path: PathBuf,
         /// The pattern.
         pattern: String,
         /// What the parser says.
@@ -185,8 +216,10 @@ pub enum PatchError {
         source: regex_lite::Error,
     },
     /// An adapter configuration asks for something a weight patch cannot do.
-    #[error("the adapter configuration has {field} = {found}: {why}")]
+    #[error("the adapter configuration in `{path}` has {field} = {found}: {why}")]
     UnsupportedConfig {
+        /// The file that holds the configuration.
+        path: PathBuf,
         /// Field of the configuration.
         field: &'static str,
         /// Its value.
@@ -194,8 +227,19 @@ pub enum PatchError {
         /// Why it is refused, and what to do.
         why: &'static str,
     },
+    /// A folder is not an adapter's.
+    #[error(
+        "the folder `{path}` holds no `{missing}`; an adapter folder holds adapter_config.json and \
+         adapter_model.safetensors"
+    )]
+    NotAnAdapterFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The first part that is not there.
+        missing: &'static str,
+    },
     /// A file cannot be opened or mapped.
-    #[error("`{path}` cannot be read")]
+    #[error("`{path}` cannot be read; check that it is there and a readable file")]
     Io {
         /// The file.
         path: PathBuf,
@@ -204,12 +248,14 @@ pub enum PatchError {
         source: io::Error,
     },
     /// A file is something else than its name says.
-    #[error("`{path}` is {found}, expected a safetensors file")]
+    #[error("`{path}` is {found}, expected a safetensors file; {remedy}")]
     NotSafetensors {
         /// The file.
         path: PathBuf,
         /// What it looks like.
         found: &'static str,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A safetensors file is damaged.
     #[error("`{path}` is not a complete safetensors file; download it again")]
@@ -221,7 +267,9 @@ pub enum PatchError {
         source: safetensors::SafeTensorError,
     },
     /// A safetensors header names a tensor twice.
-    #[error("`{path}` names the tensor `{key}` twice in its header")]
+    #[error(
+        "`{path}` names the tensor `{key}` twice in its header, expected once; save the file again"
+    )]
     DuplicateKey {
         /// The file.
         path: PathBuf,
@@ -230,7 +278,8 @@ pub enum PatchError {
     },
     /// A tensor has an element type that adapters are not read in.
     #[error(
-        "`{path}`: tensor `{key}` has dtype {found}, expected a float or integer dtype of 8 to 64 bits"
+        "`{path}`: tensor `{key}` has dtype {found}, expected a float dtype of 16 to 64 bits or an integer \
+         dtype; save the adapter in one of them"
     )]
     UnsupportedDtype {
         /// The file.
@@ -239,5 +288,22 @@ pub enum PatchError {
         key: String,
         /// Dtype found.
         found: String,
+    },
+    /// A tensor's bytes do not fill its shape.
+    #[error(
+        "`{path}`: tensor `{key}` of dtype {dtype} and shape {shape:?} has {found_bytes} bytes, which is \
+         not what the shape needs; download the file again"
+    )]
+    WrongSize {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Type tag in the file.
+        dtype: String,
+        /// Shape in the file.
+        shape: Vec<usize>,
+        /// Bytes found.
+        found_bytes: usize,
     },
 }

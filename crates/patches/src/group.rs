@@ -28,7 +28,7 @@ impl TensorGroup {
     ) -> Result<Tensor<D>, PatchError> {
         let data = self.take_data(key)?;
         if data.rank() != D {
-            return Err(self.wrong_rank(key, &data, D));
+            return Err(self.wrong_rank(key, &data, format!("{D} dimensions")));
         }
         self.upload(key, data, device)
     }
@@ -44,7 +44,10 @@ impl TensorGroup {
             [rows, columns, ref rest @ ..] if rest.iter().all(|size| *size == 1) => {
                 Ok(self.upload::<2>(key, reshaped(data, [rows, columns]), device)?)
             }
-            _ => Err(self.wrong_rank(key, &data, 2)),
+            _ => {
+                let expected = "2 dimensions, or more where the others are of size 1";
+                Err(self.wrong_rank(key, &data, expected.into()))
+            }
         }
     }
 
@@ -52,15 +55,22 @@ impl TensorGroup {
     /// `[rows, a, b, …] -> [rows, a·b·…]`.
     ///
     /// # Errors
-    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`] or [`PatchError::NotFloat`].
+    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`], [`PatchError::NotFloat`], or
+    /// [`PatchError::Inconsistent`] for more columns than can be counted, as a tensor without rows may state.
     pub fn take_flat(&mut self, key: &str, device: &Device) -> Result<Tensor<2>, PatchError> {
         let data = self.take_data(key)?;
         match **data.shape() {
             [rows, ref rest @ ..] if !rest.is_empty() => {
-                let columns = rest.iter().product();
+                let columns = checked_product(rest).ok_or_else(|| PatchError::Inconsistent {
+                    target: self.target.clone(),
+                    why: format!(
+                        "`{key}` has shape {:?}, which overflows",
+                        data.shape().to_vec()
+                    ),
+                })?;
                 self.upload::<2>(key, reshaped(data, [rows, columns]), device)
             }
-            _ => Err(self.wrong_rank(key, &data, 2)),
+            _ => Err(self.wrong_rank(key, &data, "2 or more dimensions".into())),
         }
     }
 
@@ -118,7 +128,7 @@ impl TensorGroup {
         Ok(Tensor::from_data(data, (device, dtype)))
     }
 
-    fn wrong_rank(&self, key: &str, data: &TensorData, expected: usize) -> PatchError {
+    fn wrong_rank(&self, key: &str, data: &TensorData, expected: String) -> PatchError {
         PatchError::WrongRank {
             target: self.target.clone(),
             key: key.into(),
@@ -126,6 +136,13 @@ impl TensorGroup {
             expected,
         }
     }
+}
+
+/// Product of sizes that come from a file; `None` when it overflows, as sizes beside a 0 may.
+pub(crate) fn checked_product(sizes: &[usize]) -> Option<usize> {
+    sizes
+        .iter()
+        .try_fold(1_usize, |product, size| product.checked_mul(*size))
 }
 
 /// `data` under another shape of as many elements.

@@ -42,7 +42,7 @@ pub trait Patch: fmt::Debug + Send + Sync {
 
     /// `input · ΔWᵀ` without building ΔW: `[rows, fan_in] -> [rows, d_output]`; the bias is not in it.
     ///
-    /// Computed in the dtype given to [`to_device`](Self::to_device), answered in `input`'s.
+    /// Computed in f32, answered in `input`'s dtype.
     /// `None` (the default) sends the patch through [`delta_weight`](Self::delta_weight).
     fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
         let _ = input;
@@ -57,7 +57,10 @@ pub trait Patch: fmt::Debug + Send + Sync {
         None
     }
 
-    /// A copy whose tensors live on `device` in `dtype`; `self` is never changed.
+    /// A copy whose tensors live on `device`, kept in `dtype` or a wider one; `self` is never changed.
+    ///
+    /// `dtype` is what the copy may be rounded to, to save memory; a tensor may stay f32, and does where
+    /// the device lacks `dtype`. Residuals are f32 all the same.
     #[must_use]
     fn to_device(&self, device: &Device, dtype: FloatDType) -> Arc<dyn Patch>;
 

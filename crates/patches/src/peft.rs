@@ -4,10 +4,13 @@
 //! `lora_adapter_metadata`, as JSON whose keys start with the component's name (`transformer.r`).
 //! Files with such a configuration carry no alpha of their own: scale = `lora_alpha / rank`, or
 //! `lora_alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
+//!
+//! `r` and `rank_pattern` are not read: they say what ranks the factors were made with, and the factors
+//! in the file have them. Where the two disagree, the file's own rank rules.
 
-use std::{collections::HashMap, fmt};
+use std::{fmt, path::Path};
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 use serde::{
     Deserialize,
     de::{Deserializer, MapAccess, Visitor},
@@ -26,25 +29,40 @@ pub struct AdapterConfig {
 }
 
 impl AdapterConfig {
-    /// Reads the text of an `adapter_config.json`.
+    /// Bytes of the longest configuration that is read; real ones have a few thousand.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Reads the text of an `adapter_config.json`; `path` names its file in messages.
     ///
     /// # Errors
-    /// [`PatchError::ConfigJson`], [`PatchError::ConfigPattern`], or
+    /// [`PatchError::ConfigTooLong`], [`PatchError::ConfigJson`], [`PatchError::ConfigPattern`], or
     /// [`PatchError::UnsupportedConfig`] for adapters that are only valid on a base that was changed.
-    pub fn from_json(text: &str) -> Result<Self, PatchError> {
-        let raw = serde_json::from_str(text).map_err(|source| PatchError::ConfigJson { source })?;
-        Self::from_raw(raw)
+    pub fn from_json(path: &Path, text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
+        let text = text.as_ref();
+        if text.len() > Self::MAX_BYTES {
+            return Err(PatchError::ConfigTooLong {
+                path: path.into(),
+                max_bytes: Self::MAX_BYTES,
+            });
+        }
+        let raw = serde_json::from_slice(text).map_err(|source| PatchError::ConfigJson {
+            path: path.into(),
+            source,
+        })?;
+        Self::from_raw(path, raw)
     }
 
-    /// Reads a safetensors file's metadata; `None` when it holds no configuration.
+    /// Reads the metadata of the safetensors file `path`; `None` when it holds no configuration.
     ///
     /// # Errors
     /// As [`from_json`](Self::from_json).
-    pub fn from_metadata(metadata: &HashMap<String, String>) -> Result<Option<Self>, PatchError> {
-        let Some(text) = metadata.get(METADATA_KEY) else {
-            return Ok(None);
-        };
-        Self::from_json(text).map(Some)
+    pub fn from_metadata<'a>(
+        path: &Path,
+        metadata: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Result<Option<Self>, PatchError> {
+        let mut metadata = metadata.into_iter();
+        let text = metadata.find_map(|(key, text)| (key == METADATA_KEY).then_some(text));
+        text.map(|text| Self::from_json(path, text)).transpose()
     }
 
     /// Kind of adapter the file was saved as, e.g. `LORA`.
@@ -74,29 +92,31 @@ impl AdapterConfig {
         Some((alpha * factor) as f32)
     }
 
-    fn from_raw(raw: RawConfig) -> Result<Self, PatchError> {
-        raw.check()?;
+    fn from_raw(path: &Path, raw: RawConfig) -> Result<Self, PatchError> {
+        raw.check(path)?;
         let alpha_pattern = raw.alpha_pattern.unwrap_or_default().0;
         Ok(Self {
             peft_type: raw.peft_type,
             alpha: raw.lora_alpha,
             alpha_pattern: alpha_pattern
                 .into_iter()
-                .map(compiled)
+                .map(|(key, alpha)| Ok((compiled(path, key)?, alpha)))
                 .collect::<Result<_, _>>()?,
             use_rslora: raw.use_rslora.unwrap_or(false),
         })
     }
 }
 
-fn compiled((key, alpha): (String, f64)) -> Result<(Regex, f64), PatchError> {
+fn compiled(path: &Path, key: String) -> Result<Regex, PatchError> {
     // PEFT matches a module's path against the key as a whole name at its end.
-    let pattern = Regex::new(&format!("^(?:.*\\.)?(?:{key})$"));
-    let pattern = pattern.map_err(|source| PatchError::ConfigPattern {
-        pattern: key,
-        source,
-    })?;
-    Ok((pattern, alpha))
+    RegexBuilder::new(&format!("^(?:.*\\.)?(?:{key})$"))
+        .size_limit(MAX_PATTERN_BYTES)
+        .build()
+        .map_err(|source| PatchError::ConfigPattern {
+            path: path.into(),
+            pattern: key,
+            source,
+        })
 }
 
 /// The fields as they stand in the file; a saved configuration writes `null` for what is unset.
@@ -125,18 +145,33 @@ struct RawConfig {
 }
 
 impl RawConfig {
-    /// Refuses what no residual on the original base can express.
-    fn check(&self) -> Result<(), PatchError> {
+    /// Refuses what no residual on the original base can express, and more patterns than any file has.
+    fn check(&self, path: &Path) -> Result<(), PatchError> {
+        let unsupported = |(field, found, why)| {
+            Err(PatchError::UnsupportedConfig {
+                path: path.into(),
+                field,
+                found,
+                why,
+            })
+        };
+        self.refused().map_or(Ok(()), unsupported)
+    }
+
+    /// The first field that is refused, its value, and why.
+    fn refused(&self) -> Option<(&'static str, String, &'static str)> {
         if let Some(Value::String(init)) = &self.init_lora_weights
             && CHANGES_BASE.iter().any(|name| init.starts_with(name))
         {
-            return Err(unsupported(
-                "init_lora_weights",
-                &Value::from(init.as_str()),
-                CONVERT,
-            ));
+            let found = Value::from(init.as_str()).to_string();
+            return Some(("init_lora_weights", found, CONVERT));
         }
-        let refused = [
+        let num_patterns = self.alpha_pattern.as_ref().map_or(0, |all| all.0.len());
+        if num_patterns > MAX_PATTERNS {
+            let found = format!("{num_patterns} patterns");
+            return Some(("alpha_pattern", found, TOO_MANY_PATTERNS));
+        }
+        let fields = [
             (
                 "layer_replication",
                 &self.layer_replication,
@@ -153,20 +188,8 @@ impl RawConfig {
                 "it acts on some tokens only",
             ),
         ];
-        for (field, value, why) in refused {
-            if let Some(value) = value {
-                return Err(unsupported(field, value, why));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn unsupported(field: &'static str, found: &Value, why: &'static str) -> PatchError {
-    PatchError::UnsupportedConfig {
-        field,
-        found: found.to_string(),
-        why,
+        let mut fields = fields.into_iter();
+        fields.find_map(|(field, value, why)| Some((field, value.as_ref()?.to_string(), why)))
     }
 }
 
@@ -203,3 +226,8 @@ const METADATA_KEY: &str = "lora_adapter_metadata";
 const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 const CONVERT: &str = "its factors fit a base that was changed in training; save it with \
                        `path_initial_model_for_weight_conversion` to convert it";
+/// More patterns than a model has layers.
+const MAX_PATTERNS: usize = 4096;
+const TOO_MANY_PATTERNS: &str = "at most 4096 are read; write one pattern for several layers";
+/// Memory of one compiled pattern, so that a short text cannot ask for gigabytes.
+const MAX_PATTERN_BYTES: usize = 1 << 16;

@@ -10,7 +10,10 @@ use crate::{Patch, PatchError, TensorGroup};
 pub type LoadPatch = fn(TensorGroup, &Device) -> Result<Arc<dyn Patch>, PatchError>;
 
 /// A registered kind of patch; submit one with [`register_patch!`](crate::register_patch).
+///
+/// Built with [`new`](Self::new) and the `with_` methods, in a constant: what a kind does not name is empty.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PatchKind {
     /// Name, as reports and `overglaze registry` show it.
     pub name: &'static str,
@@ -18,6 +21,12 @@ pub struct PatchKind {
     pub signatures: &'static [&'static [&'static str]],
     /// Further keys the kind understands.
     pub optional: &'static [&'static str],
+    /// Other spellings of the kind's keys in files, and the key each stands for. A `*` stands for one
+    /// piece without dots, such as the adapter's name that PEFT writes between (`lora_A.*.weight`).
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// The key whose rows are the rank, in kinds whose scale is `alpha / rank`. Such a kind gets the
+    /// `alpha` of a PEFT configuration where the file has none.
+    pub rank_key: Option<&'static str>,
     /// Builds the patch from the keys; tensors are placed on the device.
     pub load: LoadPatch,
 }
@@ -32,6 +41,44 @@ macro_rules! register_patch {
 }
 
 impl PatchKind {
+    /// A kind that is identified by one of `signatures` and built by `load`.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        signatures: &'static [&'static [&'static str]],
+        load: LoadPatch,
+    ) -> Self {
+        Self {
+            name,
+            signatures,
+            optional: &[],
+            aliases: &[],
+            rank_key: None,
+            load,
+        }
+    }
+
+    /// With further keys the kind understands: see [`optional`](Self::optional).
+    #[must_use]
+    pub const fn with_optional(self, optional: &'static [&'static str]) -> Self {
+        Self { optional, ..self }
+    }
+
+    /// With other spellings of its keys: see [`aliases`](Self::aliases).
+    #[must_use]
+    pub const fn with_aliases(self, aliases: &'static [(&'static str, &'static str)]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// With the key whose rows are the rank: see [`rank_key`](Self::rank_key).
+    #[must_use]
+    pub const fn with_rank_key(self, key: &'static str) -> Self {
+        Self {
+            rank_key: Some(key),
+            ..self
+        }
+    }
+
     /// Every key the kind understands.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.signatures
@@ -51,6 +98,13 @@ impl PatchKind {
                     signature.contains(&key.as_str()) || self.optional.contains(&key.as_str())
                 })
         })
+    }
+
+    /// Rank of the factors in `group`: rows of the [`rank_key`](Self::rank_key).
+    #[must_use]
+    pub fn rank(&self, group: &TensorGroup) -> Option<usize> {
+        let factor = group.tensors.get(self.rank_key?)?;
+        factor.shape().first().copied()
     }
 
     /// The signature keys that `group` lacks, when all its keys are this kind's and one of them is

@@ -3,10 +3,12 @@
 //! A checkpoint that keeps q, k and v in one weight `[3d, d]` gets the patches of `to_q`, `to_k` and
 //! `to_v` at rows `0..d`, `d..2d`, `2d..3d`:  ΔW = the parts' residuals one under another, zero
 //! where no part lies. The parts keep their own ranks and scales; no block-diagonal factor is built.
+//! A part without a sidecar is multiplied by its own ΔW, the others stay narrow; only a part that reads the
+//! base makes the whole go through ΔW, as the base has to be decoded for it anyway.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use burn::tensor::{DType, Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use crate::{BaseAccess, BaseLayer, Patch, PatchError, slice_rows};
 
@@ -127,11 +129,13 @@ impl Patch for RowRanges {
 
     fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
         let dtype: FloatDType = input.dtype().into();
-        let pieces = self.parts.iter().map(|part| {
-            let output = part.patch.sidecar_linear(input.clone())?;
-            Some((part.rows.clone(), output.cast(dtype)))
-        });
-        lay(pieces.collect::<Option<_>>()?, self.d_output, 1)
+        let mut pieces = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            if let Some(output) = output_of(part, &input)? {
+                pieces.push((part.rows.clone(), output.cast(dtype)));
+            }
+        }
+        lay(pieces, self.d_output, 1)
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {
@@ -166,6 +170,27 @@ fn delta_of(part: &RowPart, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, P
     part.patch.delta_weight(&sliced)
 }
 
+/// `input · ΔWᵀ` of one part, `[rows, fan_in] -> [rows, part.rows.len()]`: by its sidecar, or by its own ΔW
+/// where it has none. The outer `None` is a part that reads the base, whose values a sidecar does not see,
+/// or that fails; the inner one a part without ΔW.
+fn output_of(part: &RowPart, input: &Tensor<2>) -> Option<Option<Tensor<2>>> {
+    if let Some(output) = part.patch.sidecar_linear(input.clone()) {
+        return Some(Some(output));
+    }
+    if part.patch.base_access() == BaseAccess::Weight {
+        return None;
+    }
+    let base = BaseLayer {
+        shape: [part.rows.len(), input.dims()[1]],
+        weight: None,
+    };
+    let delta = part.patch.delta_weight(&base).ok()?;
+    Some(delta.map(|delta| {
+        let delta = delta.cast(FloatDType::F32).transpose();
+        input.clone().cast(FloatDType::F32).matmul(delta)
+    }))
+}
+
 /// What of `part` lies in `rows`, counted from the start of `rows`.
 fn overlap_of(part: &RowPart, rows: &Range<usize>) -> Option<RowPart> {
     let start = part.rows.start.max(rows.start);
@@ -192,29 +217,25 @@ fn lay<const D: usize>(
     dim: usize,
 ) -> Option<Tensor<D>> {
     let (_, first) = pieces.first()?;
-    let (device, dtype, shape) = (first.device(), first.dtype(), first.dims());
-    let zeros = |length: usize| zeros_like(shape, dim, length, (&device, dtype));
-    let mut laid = Vec::with_capacity(2 * pieces.len() + 1);
-    let mut end = 0;
-    for (range, piece) in pieces {
-        if range.start > end {
-            laid.push(zeros(range.start - end));
-        }
-        end = range.end;
-        laid.push(piece);
+    let covered: usize = pieces.iter().map(|(range, _)| range.len()).sum();
+    if covered == length {
+        return Some(Tensor::cat(
+            pieces.into_iter().map(|(_, piece)| piece).collect(),
+            dim,
+        ));
     }
-    if end < length {
-        laid.push(zeros(length - end));
-    }
-    Some(Tensor::cat(laid, dim))
-}
-
-fn zeros_like<const D: usize>(
-    mut shape: [usize; D],
-    dim: usize,
-    length: usize,
-    place: (&Device, DType),
-) -> Tensor<D> {
+    let mut shape = first.dims();
     shape[dim] = length;
-    Tensor::zeros(shape, place)
+    let zeros = Tensor::zeros(shape, (&first.device(), first.dtype()));
+    let laid = pieces.into_iter().fold(zeros, |laid, (range, piece)| {
+        let place = std::array::from_fn::<_, D, _>(|axis| {
+            if axis == dim {
+                range.clone()
+            } else {
+                0..shape[axis]
+            }
+        });
+        laid.slice_assign(place, piece)
+    });
+    Some(laid)
 }

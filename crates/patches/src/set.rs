@@ -4,15 +4,14 @@
 //! a refused group (understood, but no patch can be built, with the reason), or the unread keys (no
 //! dialect knows the spelling).
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use burn::tensor::{Device, TensorData};
 use bytes::Bytes;
 
 use crate::{
     AdapterConfig, Dialect, FileKey, Patch, PatchError, TargetName, TensorGroup, container,
-    dialects::{dialects, rank_rows},
-    registry,
+    dialects::dialects, files, registry,
 };
 
 /// One adapter file, as patches and the names of the layers they are for.
@@ -53,10 +52,10 @@ pub struct RefusedGroup {
 }
 
 impl PatchSet {
-    /// Reads one safetensors file, or a PEFT folder that holds `adapter_model.safetensors`.
+    /// Reads one safetensors file, or a PEFT folder, by the rules of [`files`].
     ///
-    /// The configuration is `adapter_config.json` beside a file of that name, else the file's own
-    /// metadata. The set is named after the file or folder.
+    /// The configuration beside the file counts, else the one in its metadata. The set is named after the
+    /// file or folder. The file is mapped: it must not be cut or rewritten while the set is in use.
     ///
     /// # Errors
     /// What is wrong with the file or its configuration, or an error of
@@ -74,20 +73,10 @@ impl PatchSet {
     /// # Ok::<(), overglaze_patches::PatchError>(())
     /// ```
     pub fn load(path: &Path, device: &Device) -> Result<Self, PatchError> {
-        let file = if path.is_dir() {
-            path.join(PEFT_MODEL)
-        } else {
-            path.into()
-        };
-        let container = container::read(&file)?;
-        let config = match folder_config(&file)? {
-            Some(config) => Some(config),
-            None => AdapterConfig::from_metadata(&container.metadata)?,
-        };
-        let name = path
-            .file_stem()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy();
+        let files::AdapterFiles { weights, config } = files::locate(path)?;
+        let container = container::read(&weights)?;
+        let config = files::config_of(&weights, config, &container.metadata)?;
+        let name = files::set_name(path);
         Self::from_tensors(&name, container.tensors, config.as_ref(), device)
     }
 
@@ -97,7 +86,7 @@ impl PatchSet {
     /// As [`load`](Self::load), with `name` in the place of the path.
     pub fn from_bytes(name: &str, content: &Bytes, device: &Device) -> Result<Self, PatchError> {
         let container = container::parse(content, Path::new(name))?;
-        let config = AdapterConfig::from_metadata(&container.metadata)?;
+        let config = AdapterConfig::from_metadata(Path::new(name), &container.metadata)?;
         Self::from_tensors(name, container.tensors, config.as_ref(), device)
     }
 
@@ -265,7 +254,7 @@ impl Layer {
     }
 }
 
-/// Alpha from the configuration, for a layer with low-rank factors and no alpha of its own.
+/// Alpha from the configuration, for a layer whose kind takes one and that has none of its own.
 fn alpha_from(
     config: Option<&AdapterConfig>,
     target: &TargetName,
@@ -274,25 +263,13 @@ fn alpha_from(
     let TargetName::Dotted(path) = target else {
         return None;
     };
-    let rank = rank_rows(group)?;
     if group.tensors.contains_key(ALPHA) {
         return None;
     }
-    config?.effective_alpha(path, rank)
-}
-
-fn folder_config(file: &Path) -> Result<Option<AdapterConfig>, PatchError> {
-    if file.file_name().is_none_or(|name| name != PEFT_MODEL) {
-        return Ok(None);
-    }
-    let path = file.with_file_name(PEFT_CONFIG);
-    match fs::read_to_string(&path) {
-        Ok(text) => AdapterConfig::from_json(&text).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(PatchError::Io { path, source }),
-    }
+    let config = config?;
+    let mut kinds = registry::kinds().into_iter();
+    let kind = kinds.find(|kind| kind.accepts(group) && kind.keys().any(|key| key == ALPHA))?;
+    config.effective_alpha(path, kind.rank(group)?)
 }
 
 const ALPHA: &str = "alpha";
-const PEFT_MODEL: &str = "adapter_model.safetensors";
-const PEFT_CONFIG: &str = "adapter_config.json";

@@ -6,7 +6,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use crate::{PatchError, TensorGroup};
+use crate::{PatchError, TensorGroup, group::checked_product};
 
 /// Values at flat positions of a dense tensor.
 #[derive(Debug)]
@@ -62,10 +62,7 @@ fn parse(
     size: &TensorData,
 ) -> Result<SparseResidual, String> {
     let size = integers(SIZE, size)?;
-    let numel = size
-        .iter()
-        .try_fold(1_usize, |numel, size| numel.checked_mul(*size));
-    if size.is_empty() || size.len() > MAX_DIMENSIONS || numel.is_none() {
+    if size.is_empty() || size.len() > MAX_DIMENSIONS || checked_product(&size).is_none() {
         return Err(format!("`{SIZE}` is not the size of a tensor"));
     }
     let num_values = values.num_elements();

@@ -8,12 +8,9 @@ use burn::tensor::{DType, Device, FloatDType, Tensor};
 use overglaze_patches::{BaseLayer, Patch, PatchError, PatchKind, TensorGroup, register_patch};
 
 register_patch! {
-    PatchKind {
-        name: "scaled-identity",
-        signatures: &[&["identity_gain"]],
-        optional: &[],
-        load: |group, device| Ok(Arc::new(ScaledIdentity::load(group, device)?)),
-    }
+    PatchKind::new("scaled-identity", &[&["identity_gain"]], |group, device| {
+        Ok(Arc::new(ScaledIdentity::load(group, device)?))
+    })
 }
 
 /// A multiple of the identity matrix.

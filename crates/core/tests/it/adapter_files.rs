@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use bytes::Bytes;
 use overglaze_core::{
+    Error,
     adapter_file::{from_source, is_peft_folder, load},
     mount,
 };
@@ -112,6 +113,71 @@ fn bytes_at_odd_addresses_are_copied() {
     );
 }
 
+/// The leaf and this crate open files each in their own way; names, scales and refusals are the same.
+#[test]
+fn the_leaf_reads_alike() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let peft = folder.path().join("my.lora.v1");
+    fs::create_dir(&peft).expect("the folder is writable");
+    write(&peft, "adapter_model.safetensors", &safetensors());
+    let alike = |path: &Path| {
+        let (core, leaf) = (load(path, &flex()), PatchSet::load(path, &flex()));
+        match (core, leaf) {
+            (Ok(core), Ok(leaf)) => {
+                assert_eq!(core.name, leaf.name);
+                let scale = |set: &PatchSet| {
+                    let base = BaseLayer {
+                        shape: SHAPE,
+                        weight: None,
+                    };
+                    let delta = set.entries[0].patch.delta_weight(&base);
+                    let delta = delta.expect("no values are needed").expect("a residual");
+                    delta.into_data().try_to_vec::<f32>().expect("f32")
+                };
+                assert_eq!(scale(&core), scale(&leaf));
+                core.name
+            }
+            (core, leaf) => {
+                let (core, leaf) = (message(core), message(leaf.map_err(Error::from)));
+                assert_eq!(core, leaf);
+                core
+            }
+        }
+    };
+    assert!(alike(&peft).contains("holds no `adapter_config.json`"));
+    write(&peft, "adapter_config.json", b"{");
+    assert!(alike(&peft).contains("adapter_config.json` is not the JSON"));
+    write(&peft, "adapter_config.json", br#"{"lora_alpha": 8}"#);
+    assert_eq!(alike(&peft), "my.lora.v1");
+    assert_eq!(
+        alike(&peft.join("adapter_model.safetensors")),
+        "adapter_model"
+    );
+    write(folder.path(), "a.b.safetensors", &safetensors());
+    assert_eq!(alike(&folder.path().join("a.b.safetensors")), "a.b");
+}
+
+#[test]
+fn small_integers_and_booleans_are_read() {
+    for (tag, width) in [("U16", 2), ("U32", 4), ("U64", 8), ("BOOL", 1)] {
+        let one = Bytes::from([&[1_u8][..], &[0; 7]].concat()).slice(..width);
+        let mut source = MemorySource::new("small");
+        for (key, shape, seed) in [(KEYS[0], [2, 8], 21), (KEYS[1], [6, 2], 20)] {
+            let bytes = Bytes::from(wave(&shape, seed).as_bytes().to_vec());
+            source.insert(key, "F32", shape, bytes).expect("the size");
+        }
+        source
+            .insert("transformer.fc.alpha", tag, Vec::new(), one)
+            .expect("the size is right");
+        let set = from_source("small", &source, None, &flex()).expect("it is an adapter");
+        assert_eq!(
+            (set.entries.len(), set.entries[0].keys.len()),
+            (1, 3),
+            "{tag}"
+        );
+    }
+}
+
 #[test]
 fn what_is_no_adapter_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -124,20 +190,16 @@ fn what_is_no_adapter_is_named() {
         "page.safetensors",
         b"<!DOCTYPE html><html></html>",
     );
-    let cases = [
-        (
-            "empty",
-            "a folder is an adapter when it holds adapter_config.json; reading that: ",
-        ),
-        (
-            "half",
-            "it holds adapter_config.json but no adapter_model.safetensors",
-        ),
-    ];
-    for (name, why) in cases {
-        let found = message(load(&path(name), &flex()));
-        let expected = format!("{}: {why}", path(name).display());
-        assert!(found.starts_with(&expected), "{found}");
+    for (name, missing) in [
+        ("empty", "adapter_config.json"),
+        ("half", "adapter_model.safetensors"),
+    ] {
+        let expected = format!(
+            "the folder `{}` holds no `{missing}`; an adapter folder holds adapter_config.json and \
+             adapter_model.safetensors",
+            path(name).display()
+        );
+        assert_eq!(message(load(&path(name), &flex())), expected);
     }
     let page = message(load(&path("page.safetensors"), &flex()));
     assert!(
@@ -159,8 +221,8 @@ fn a_dtype_adapters_do_not_use_is_refused() {
     source
         .insert(KEYS[0], "F8_E4M3", vec![2, 8], bytes)
         .expect("the size is right");
-    let expected = "fp8.safetensors: tensor `transformer.fc.lora_A.weight` has dtype F8_E4M3, which \
-                    adapters do not use";
+    let expected = "`fp8.safetensors`: tensor `transformer.fc.lora_A.weight` has dtype F8_E4M3, expected a float \
+                    dtype of 16 to 64 bits or an integer dtype; save the adapter in one of them";
     assert_eq!(
         message(from_source("fp8", &source, None, &flex())),
         expected

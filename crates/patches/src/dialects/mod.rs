@@ -6,7 +6,6 @@ mod suffixes;
 
 use std::fmt;
 
-pub(crate) use suffixes::rank_rows;
 pub use suffixes::split_suffix;
 
 /// The layer a key is meant for, as far as the file's spelling tells.

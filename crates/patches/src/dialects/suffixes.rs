@@ -1,21 +1,17 @@
 //! The tails of adapter keys: where a layer's name ends and the tensor's name begins.
 //!
 //! Dots do not tell: `….to_out.0.lora_A.default.weight` ends in three pieces, `….lora_magnitude_vector`
-//! in one. A key is split at the longest tail in a table made of the aliases below, every key a
-//! registered kind names, and the tails known from the adapter families, so that a layer whose kind
-//! is not there is still one group, reported with all its keys. The table holds spellings only.
+//! in one. A key is split at the longest tail in a table made of every key and alias a registered kind
+//! names, and of the tails known from the adapter families. Kinds bring their own spellings.
 
-use std::{collections::HashSet, sync::LazyLock};
+use std::{collections::HashMap, sync::LazyLock};
 
-use burn::tensor::TensorData;
-
-use crate::{TensorGroup, registry};
+use crate::registry;
 
 /// Splits a key into the layer's path and the tensor's canonical suffix, at the longest known
 /// suffix; `None` when no known suffix ends the key.
 ///
-/// Aliases are resolved (`lora_A.weight` to `lora_down.weight`) and the name that PEFT writes between
-/// (`lora_A.default.weight`) is dropped.
+/// The aliases of the kinds are resolved (`lora_A.weight` to `lora_down.weight`).
 #[must_use]
 pub fn split_suffix(key: &str) -> Option<(&str, String)> {
     key.match_indices('.').find_map(|(dot, _)| {
@@ -23,73 +19,78 @@ pub fn split_suffix(key: &str) -> Option<(&str, String)> {
         if dot == 0 || tail.len() > MAX_TAIL_BYTES {
             return None;
         }
-        let suffix = canonical(tail).or_else(|| canonical(&without_adapter_name(tail)?))?;
-        Some((&key[..dot], suffix.into()))
+        Some((&key[..dot], SPELLINGS.canonical(tail)?.into()))
     })
 }
 
-/// Rank of a group's low-rank factors, for the scales that depend on it; `None` without such factors.
-pub(crate) fn rank_rows(group: &TensorGroup) -> Option<usize> {
-    let rows = |data: &TensorData| data.shape().first().copied();
-    RANK_ROWS
-        .iter()
-        .find_map(|key| group.tensors.get(*key).and_then(rows))
+/// Every known tail, and what it is called here.
+struct Spellings {
+    exact: HashMap<&'static str, &'static str>,
+    patterns: Vec<Pattern>,
 }
 
-fn canonical(tail: &str) -> Option<&'static str> {
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == tail);
-    alias
-        .map(|(_, canonical)| *canonical)
-        .or_else(|| KNOWN.get(tail).copied())
+/// A tail with one piece that may be any name.
+struct Pattern {
+    start: &'static str,
+    end: &'static str,
+    /// `None` when the tail keeps its spelling.
+    canonical: Option<&'static str>,
 }
 
-/// `lora_A.default.weight -> lora_A.weight`, `lora_embedding_A.default -> lora_embedding_A`.
-fn without_adapter_name(tail: &str) -> Option<String> {
-    let (head, rest) = tail.split_once('.')?;
-    if !NAMED.contains(&head) {
-        return None;
+static SPELLINGS: LazyLock<Spellings> = LazyLock::new(|| {
+    let mut spellings = Spellings {
+        exact: HashMap::new(),
+        patterns: Vec::new(),
+    };
+    let kinds = registry::kinds();
+    for (alias, canonical) in kinds.iter().flat_map(|kind| kind.aliases) {
+        spellings.add(alias, Some(*canonical));
     }
-    match rest.split_once('.') {
-        Some((_name, last)) => Some(format!("{head}.{last}")),
-        None => Some(head.into()),
+    let keys = kinds.iter().flat_map(|kind| kind.keys());
+    for tail in keys.chain(FAMILIES.iter().copied()) {
+        spellings.add(tail, None);
     }
-}
-
-static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    let registered = registry::kinds().into_iter().flat_map(|kind| kind.keys());
-    registered.chain(FAMILIES.iter().copied()).collect()
+    spellings
 });
+
+impl Spellings {
+    /// Adds a tail; what was added first counts.
+    fn add(&mut self, tail: &'static str, canonical: Option<&'static str>) {
+        match tail.split_once('*') {
+            Some((start, end)) => self.patterns.push(Pattern {
+                start,
+                end,
+                canonical,
+            }),
+            None => {
+                self.exact.entry(tail).or_insert(canonical.unwrap_or(tail));
+            }
+        }
+    }
+
+    fn canonical<'a>(&self, tail: &'a str) -> Option<&'a str> {
+        if let Some(canonical) = self.exact.get(tail) {
+            return Some(canonical);
+        }
+        let pattern = self.patterns.iter().find(|pattern| pattern.matches(tail))?;
+        Some(pattern.canonical.unwrap_or(tail))
+    }
+}
+
+impl Pattern {
+    fn matches(&self, tail: &str) -> bool {
+        let name = tail
+            .strip_prefix(self.start)
+            .and_then(|rest| rest.strip_suffix(self.end));
+        name.is_some_and(|name| !name.is_empty() && !name.contains('.'))
+    }
+}
 
 /// No tail is longer; bounds the work on a hostile key.
 const MAX_TAIL_BYTES: usize = 128;
 
-/// Spellings of one tensor, and the one that kinds see.
-const ALIASES: &[(&str, &str)] = &[
-    ("lora_A", "lora_down.weight"),
-    ("lora_A.weight", "lora_down.weight"),
-    ("lora.down.weight", "lora_down.weight"),
-    ("lora_linear_layer.down.weight", "lora_down.weight"),
-    ("lora_B", "lora_up.weight"),
-    ("lora_B.weight", "lora_up.weight"),
-    ("lora.up.weight", "lora_up.weight"),
-    ("lora_linear_layer.up.weight", "lora_up.weight"),
-    ("lora_B.bias", "lora_up.bias"),
-    ("lora_magnitude_vector.weight", "lora_magnitude_vector"),
-];
-
-/// Heads after which PEFT may write the adapter's name.
-const NAMED: &[&str] = &[
-    "lora_A",
-    "lora_B",
-    "lora_magnitude_vector",
-    "lora_embedding_A",
-    "lora_embedding_B",
-];
-
-/// Factors whose first dimension is the rank, most telling first.
-const RANK_ROWS: &[&str] = &["lora_down.weight", "hada_w1_b", "lokr_w2_b", "lokr_w1_b"];
-
-/// Tails of the adapter families found in public files.
+/// Tails of the adapter families found in public files, whether a kind reads them or not: a layer whose
+/// kind is not there is still one group. They stay as the file spells them.
 const FAMILIES: &[&str] = &[
     "a1.weight",
     "a2.weight",
@@ -121,13 +122,19 @@ const FAMILIES: &[&str] = &[
     "lokr_w2",
     "lokr_w2_a",
     "lokr_w2_b",
+    "lora_A.*.bias",
+    "lora_A.bias",
     "lora_E",
     "lora_down",
     "lora_down.weight",
     "lora_embedding_A",
+    "lora_embedding_A.*",
     "lora_embedding_B",
+    "lora_embedding_B.*",
     "lora_magnitude",
     "lora_magnitude_vector",
+    "lora_magnitude_vector.*.weight",
+    "lora_magnitude_vector.weight",
     "lora_mid.weight",
     "lora_up",
     "lora_up.bias",

@@ -15,18 +15,17 @@ use std::{ops::Range, sync::Arc};
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 use crate::{
-    BaseLayer, Patch, PatchError, PatchKind, TensorGroup, sparse::SparseResidual, tensor_bytes,
+    BaseLayer, Patch, PatchError, PatchKind, TensorGroup, group::checked_product,
+    sparse::SparseResidual, tensor_bytes,
 };
 
 inventory::submit! {
-    PatchKind {
-        name: KIND,
-        signatures: &[&[UP, DOWN]],
-        optional: &[
-            "alpha", "scale", "lora_up.bias", "bias_indices", "bias_values", "bias_size",
-        ],
-        load,
-    }
+    PatchKind::new(KIND, &[&[UP, DOWN]], load)
+        .with_optional(&[
+            "alpha", "scale", BIAS, "bias_indices", "bias_values", "bias_size",
+        ])
+        .with_aliases(ALIASES)
+        .with_rank_key(DOWN)
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +45,7 @@ struct Lora {
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
     let up = group.take_squeezed(UP, device)?;
     let down = group.take_flat(DOWN, device)?;
+    check_size(&group, [up.dims()[0], down.dims()[1]])?;
     let scale = take_scale(&mut group, down.dims()[0])?;
     let down = sum_chunks(&group, down, up.dims()[1])?;
     let (up, down) = one_dtype(up, down);
@@ -88,9 +88,7 @@ impl Patch for Lora {
     }
 
     fn delta_weight(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let up = self.up.clone().cast(FloatDType::F32);
-        let down = self.down.clone().cast(FloatDType::F32);
-        let mut delta = up.matmul(down);
+        let mut delta = wide(&self.up).matmul(wide(&self.down));
         if let Some(residual) = &self.weight_residual {
             delta = delta + residual.to_dense(self.shape(), &self.up.device());
         }
@@ -106,12 +104,12 @@ impl Patch for Lora {
             return None;
         }
         let dtype: FloatDType = input.dtype().into();
-        let working = working_dtype(self.up.dtype().into());
-        let down = self.down.clone().cast(working).transpose();
-        let up = self.up.clone().cast(working).transpose();
         // The scale goes on the narrow product: rank columns instead of d_output.
-        let narrow = scaled(input.cast(working).matmul(down), self.scale);
-        Some(narrow.matmul(up).cast(dtype))
+        let narrow = scaled(
+            wide(&input).matmul(wide(&self.down).transpose()),
+            self.scale,
+        );
+        Some(narrow.matmul(wide(&self.up).transpose()).cast(dtype))
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {
@@ -127,15 +125,14 @@ impl Patch for Lora {
     }
 
     fn to_device(&self, device: &Device, dtype: FloatDType) -> Arc<dyn Patch> {
-        let working = working_dtype(dtype);
-        let working = if device.supports_dtype(working) {
-            working
+        let dtype = if device.supports_dtype(dtype) {
+            dtype
         } else {
             FloatDType::F32
         };
         Arc::new(Self {
-            up: move_tensor(self.up.clone(), device, working),
-            down: move_tensor(self.down.clone(), device, working),
+            up: move_tensor(self.up.clone(), device, dtype),
+            down: move_tensor(self.down.clone(), device, dtype),
             bias: self.bias.clone().map(|bias| bias.to_device(device)),
             ..self.clone()
         })
@@ -156,6 +153,15 @@ impl Lora {
     fn shape(&self) -> [usize; 2] {
         [self.up.dims()[0], self.down.dims()[1]]
     }
+}
+
+/// No layer is without inputs or outputs, and in a reshape Burn takes a size of 0 for "as before".
+fn check_size(group: &TensorGroup, shape: [usize; 2]) -> Result<(), PatchError> {
+    if shape.contains(&0) {
+        let why = format!("the patch is for a weight of shape {shape:?}, which has no values");
+        return Err(inconsistent(group, why));
+    }
+    Ok(())
 }
 
 fn take_scale(group: &mut TensorGroup, rank: usize) -> Result<f32, PatchError> {
@@ -239,9 +245,7 @@ fn split_residual(
             Ok((Some(row.reshape([d_output])), None))
         }
         [rows, rest @ ..]
-            if !rest.is_empty()
-                && *rows == d_output
-                && rest.iter().product::<usize>() == fan_in =>
+            if !rest.is_empty() && *rows == d_output && checked_product(rest) == Some(fan_in) =>
         {
             Ok((None, Some(residual)))
         }
@@ -260,13 +264,13 @@ fn inconsistent(group: &TensorGroup, why: String) -> PatchError {
     }
 }
 
-/// f16 cannot hold the products of small factors, so there the arithmetic is f32.
-fn working_dtype(dtype: FloatDType) -> FloatDType {
-    if dtype == FloatDType::F16 {
-        FloatDType::F32
-    } else {
-        dtype
+/// The tensor in f32, which all arithmetic is in: f16 cannot hold the products of small factors, and bf16
+/// would round the narrow product a second time.
+fn wide(tensor: &Tensor<2>) -> Tensor<2> {
+    if tensor.dtype() == DType::F32 {
+        return tensor.clone();
     }
+    tensor.clone().cast(FloatDType::F32)
 }
 
 fn scaled(tensor: Tensor<2>, scale: f32) -> Tensor<2> {
@@ -289,3 +293,18 @@ const KIND: &str = "lora";
 const UP: &str = "lora_up.weight";
 const DOWN: &str = "lora_down.weight";
 const BIAS: &str = "lora_up.bias";
+/// Spellings in files: PEFT's and diffusers' names; PEFT may write the adapter's name between.
+const ALIASES: &[(&str, &str)] = &[
+    ("lora_A", DOWN),
+    ("lora_A.weight", DOWN),
+    ("lora_A.*.weight", DOWN),
+    ("lora.down.weight", DOWN),
+    ("lora_linear_layer.down.weight", DOWN),
+    ("lora_B", UP),
+    ("lora_B.weight", UP),
+    ("lora_B.*.weight", UP),
+    ("lora.up.weight", UP),
+    ("lora_linear_layer.up.weight", UP),
+    ("lora_B.bias", BIAS),
+    ("lora_B.*.bias", BIAS),
+];

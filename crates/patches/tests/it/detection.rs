@@ -78,38 +78,44 @@ impl Patch for Double {
     }
 }
 
+/// With `alpha`, the values are scaled by `alpha / rows`.
 fn load_full(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
-    Ok(Arc::new(Full(group.take("test_full", device)?)))
+    let values: Tensor<2> = group.take("test_full", device)?;
+    let rows = values.dims()[0] as f32;
+    let alpha = group.take_scalar("alpha")?.unwrap_or(rows);
+    Ok(Arc::new(Full(values.mul_scalar(alpha / rows))))
 }
 
 fn load_double(_group: TensorGroup, _device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
     Ok(Arc::new(Double))
 }
 
-register_patch!(PatchKind {
-    name: "test-full",
-    signatures: &[&["test_full"]],
-    optional: &["test_extra"],
-    load: load_full,
-});
-register_patch!(PatchKind {
-    name: "test-double",
-    signatures: &[&["test_double"], &["test_double_a", "test_double_b"]],
-    optional: &[],
-    load: load_double,
-});
-register_patch!(PatchKind {
-    name: "test-twin-a",
-    signatures: &[&["test_twin", "test_twin_a"], &["test_twin"]],
-    optional: &["alpha"],
-    load: load_double,
-});
-register_patch!(PatchKind {
-    name: "test-twin-b",
-    signatures: &[&["test_twin"]],
-    optional: &["alpha"],
-    load: load_double,
-});
+register_patch!(
+    PatchKind::new("test-full", &[&["test_full"]], load_full)
+        .with_optional(&["test_extra", "alpha"])
+        .with_aliases(&[("test_f", "test_full"), ("test_f.*.values", "test_full")])
+        .with_rank_key("test_full")
+);
+// It has a rank, but no use for an alpha.
+register_patch!(
+    PatchKind::new(
+        "test-double",
+        &[&["test_double"], &["test_double_a", "test_double_b"]],
+        load_double,
+    )
+    .with_rank_key("test_double")
+);
+register_patch!(
+    PatchKind::new(
+        "test-twin-a",
+        &[&["test_twin", "test_twin_a"], &["test_twin"]],
+        load_double,
+    )
+    .with_optional(&["alpha"])
+);
+register_patch!(
+    PatchKind::new("test-twin-b", &[&["test_twin"]], load_double).with_optional(&["alpha"])
+);
 
 fn load_keys(keys: &[&str]) -> Result<Arc<dyn Patch>, PatchError> {
     load(
@@ -147,6 +153,19 @@ fn kinds_are_listed_by_name() {
             "test-twin-a",
             "test-twin-b"
         ]
+    );
+}
+
+#[test]
+fn an_alias_has_one_meaning() {
+    let kinds = registry::kinds();
+    let mut aliases: Vec<_> = kinds.iter().flat_map(|kind| kind.aliases).collect();
+    assert!(aliases.len() > 10, "the low-rank kind has some");
+    aliases.sort_unstable();
+    aliases.dedup();
+    assert!(
+        aliases.windows(2).all(|pair| pair[0].0 != pair[1].0),
+        "{aliases:?}"
     );
 }
 

@@ -110,12 +110,12 @@ const DIFFUSERS: &[[&str; 3]] = &[
     [
         "transformer.transformer_blocks.0.attn.to_q.lora_magnitude_vector.default.weight",
         TO_Q,
-        "lora_magnitude_vector",
+        "lora_magnitude_vector.default.weight",
     ],
     [
         "transformer.transformer_blocks.0.attn.to_q.lora_embedding_A.default",
         TO_Q,
-        "lora_embedding_A",
+        "lora_embedding_A.default",
     ],
     [
         "base_model.model.transformer_blocks.0.attn.to_q.hada_w1_a",
@@ -128,7 +128,24 @@ const DIFFUSERS: &[[&str; 3]] = &[
         "norm_out.linear",
         "diff_b",
     ],
-    // A kind of this test binary.
+    // No factor, and no kind has a use for it: the layer is refused.
+    [
+        "transformer.transformer_blocks.0.attn.to_q.lora_A.default.bias",
+        TO_Q,
+        "lora_A.default.bias",
+    ],
+    [
+        "transformer.proj_out.lora_A.bias",
+        "proj_out",
+        "lora_A.bias",
+    ],
+    // Kinds of this test binary, and aliases they bring.
+    ["transformer.proj_out.test_f", "proj_out", "test_full"],
+    [
+        "transformer.proj_out.test_f.some_name.values",
+        "proj_out",
+        "test_full",
+    ],
     ["transformer.proj_out.test_full", "proj_out", "test_full"],
     [
         "transformer.proj_out.test_double_a",
@@ -244,6 +261,12 @@ fn a_key_is_split_at_its_longest_suffix() {
         Some(("a.scale", "alpha".into()))
     );
     assert_eq!(split_suffix("a.b1.weight"), Some(("a", "b1.weight".into())));
+    assert_eq!(
+        split_suffix("a.test_f..values"),
+        None,
+        "a name is not empty"
+    );
+    assert_eq!(split_suffix("a.test_f.b.c.values"), None);
     let long = format!("{}alpha", "a.".repeat(1_000_000));
     assert_eq!(
         split_suffix(&long).map(|(path, _)| path.len()),

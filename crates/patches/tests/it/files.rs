@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, error::Error, fs, path::PathBuf};
 
-use overglaze_patches::PatchSet;
+use overglaze_patches::{PatchSet, files::is_peft_folder, stored_tensor};
 use safetensors::{Dtype, serialize, tensor::TensorView};
 use tempfile::TempDir;
 
@@ -65,7 +65,8 @@ fn content_in_memory_is_read_alike() {
     let set = PatchSet::from_bytes("style", &content.into(), &device()).expect("an adapter");
     assert_eq!(set.name, "style");
     check_scale(&set, 0.5);
-    let expected = "`style` is a GGUF file, expected a safetensors file";
+    let expected =
+        "`style` is a GGUF file, expected a safetensors file; convert it to safetensors first";
     assert_eq!(
         message(PatchSet::from_bytes(
             "style",
@@ -78,31 +79,82 @@ fn content_in_memory_is_read_alike() {
 
 #[test]
 fn a_folder_is_configured_by_its_json() {
-    let folder = folder();
-    let file = write(&folder, "adapter_model.safetensors", &adapter(&[]));
-    check_scale(
-        &PatchSet::load(folder.path(), &device()).expect("an adapter"),
-        1.0,
-    );
+    let parent = folder();
+    let path = parent.path().join("my.lora.v1");
+    fs::create_dir(&path).expect("the folder is writable");
+    let lacks = |missing: &str| {
+        format!(
+            "the folder `{}` holds no `{missing}`; an adapter folder holds adapter_config.json and \
+             adapter_model.safetensors",
+            path.display()
+        )
+    };
+    let load = || PatchSet::load(&path, &device());
+    assert_eq!(message(load()), lacks("adapter_config.json"));
+    let write = |name: &str, bytes: &[u8]| fs::write(path.join(name), bytes).expect("writable");
     write(
-        &folder,
         "adapter_config.json",
         br#"{"peft_type": "LORA", "lora_alpha": 12, "r": 4}"#,
     );
-    let set = PatchSet::load(folder.path(), &device()).expect("an adapter");
+    assert_eq!(message(load()), lacks("adapter_model.safetensors"));
+    assert!(!is_peft_folder(&path));
+    write("adapter_model.safetensors", &adapter(&[]));
+    assert!(is_peft_folder(&path));
+    let set = load().expect("an adapter");
     check_scale(&set, 3.0);
-    assert_eq!(
-        Some(set.name.as_str()),
-        folder.path().file_stem().and_then(|name| name.to_str())
-    );
-    check_scale(&PatchSet::load(&file, &device()).expect("an adapter"), 3.0);
-    write(
+    assert_eq!(set.name, "my.lora.v1");
+    let file = path.join("adapter_model.safetensors");
+    assert!(!is_peft_folder(&file));
+    let set = PatchSet::load(&file, &device()).expect("an adapter");
+    check_scale(&set, 3.0);
+    assert_eq!(set.name, "adapter_model");
+}
+
+#[test]
+fn a_damaged_configuration_names_its_file() {
+    let folder = folder();
+    write(&folder, "adapter_model.safetensors", &adapter(&[]));
+    let config = folder
+        .path()
+        .join("adapter_config.json")
+        .display()
+        .to_string();
+    let too_long = vec![b' '; (1 << 20) + 1];
+    for (text, why) in [
+        (&b"{"[..], "is not the JSON object that PEFT writes"),
+        (
+            br#"{"init_lora_weights": "pissa"}"#,
+            "has init_lora_weights",
+        ),
+        (&too_long, "has more than 1048576 bytes"),
+    ] {
+        write(&folder, "adapter_config.json", text);
+        let found = message(PatchSet::load(folder.path(), &device()));
+        let expected = format!("the adapter configuration in `{config}` {why}");
+        assert!(found.starts_with(&expected), "{found}");
+    }
+    let path = write(
         &folder,
-        "adapter_config.json",
-        br#"{"init_lora_weights": "pissa"}"#,
+        "style.safetensors",
+        &adapter(&[("lora_adapter_metadata", "{")]),
     );
-    let found = message(PatchSet::load(&file, &device()));
-    assert!(found.starts_with("the adapter configuration has init_lora_weights = \"pissa\""));
+    let found = message(PatchSet::load(&path, &device()));
+    let expected = format!("the adapter configuration in `{}` is not", path.display());
+    assert!(found.starts_with(&expected), "{found}");
+}
+
+#[test]
+fn bytes_that_do_not_fill_the_shape_are_refused() {
+    let read =
+        |shape: &[usize]| stored_tensor("f".as_ref(), "t", "BF16", shape, vec![0_u8; 6].into());
+    assert_eq!(read(&[3, 1]).expect("3 numbers").shape().to_vec(), [3, 1]);
+    for shape in [&[4][..], &[1 << 40, 1 << 40, 0]] {
+        let expected = format!(
+            "`f`: tensor `t` of dtype BF16 and shape {shape:?} has 6 bytes, which is not what the shape needs; \
+             download the file again"
+        );
+        assert_eq!(message(read(shape)), expected);
+    }
 }
 
 #[test]
@@ -130,27 +182,30 @@ fn tensors_that_lie_unaligned_are_copied() {
 #[test]
 fn files_that_are_something_else_are_named() {
     let folder = folder();
-    for (bytes, found) in [
-        (&b""[..], "an empty file"),
-        (b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file"),
+    for (bytes, found, remedy) in [
+        (&b""[..], "an empty file", "download it again"),
+        (b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file", CONVERT),
         (
             b"PK\x03\x04rest",
             "a zip archive, as PyTorch checkpoints are",
+            CONVERT,
         ),
-        (b"\x80\x02}q\x00X\x05\x00\x00", "a Python pickle"),
+        (b"\x80\x02}q\x00X\x05\x00\x00", "a Python pickle", CONVERT),
         (
             b"version https://git-lfs.github.com/spec/v1\n",
-            "a git-LFS pointer (run `git lfs pull`)",
+            "a git-LFS pointer",
+            "run `git lfs pull` in its repository",
         ),
         (
             b"\n<!DOCTYPE html><html>",
-            "an HTML page (the download failed)",
+            "an HTML page",
+            "download it again",
         ),
-        (b"<HTML>", "an HTML page (the download failed)"),
+        (b"<HTML>", "an HTML page", "download it again"),
     ] {
         let path = write(&folder, "wrong.safetensors", bytes);
         let expected = format!(
-            "`{}` is {found}, expected a safetensors file",
+            "`{}` is {found}, expected a safetensors file; {remedy}",
             path.display()
         );
         assert_eq!(message(PatchSet::load(&path, &device())), expected);
@@ -203,7 +258,7 @@ fn a_tensor_named_twice_is_refused() {
     .concat();
     let path = write(&folder, "twice.safetensors", &bytes);
     let expected = format!(
-        "`{}` names the tensor `a.alpha` twice in its header",
+        "`{}` names the tensor `a.alpha` twice in its header, expected once; save the file again",
         path.display()
     );
     assert_eq!(message(PatchSet::load(&path, &device())), expected);
@@ -216,8 +271,8 @@ fn an_unknown_dtype_is_refused() {
     let bytes = serialize([("lora_unet_a.lora_down.weight", view)], None).expect("a file");
     let path = write(&folder, "eight.safetensors", &bytes);
     let expected = format!(
-        "`{}`: tensor `lora_unet_a.lora_down.weight` has dtype F8_E4M3, expected a float or integer dtype \
-         of 8 to 64 bits",
+        "`{}`: tensor `lora_unet_a.lora_down.weight` has dtype F8_E4M3, expected a float dtype \
+         of 16 to 64 bits or an integer dtype; save the adapter in one of them",
         path.display()
     );
     assert_eq!(message(PatchSet::load(&path, &device())), expected);
@@ -230,14 +285,12 @@ fn a_missing_file_is_an_error() {
     let error = PatchSet::load(&path, &device()).expect_err("it is not there");
     assert_eq!(
         error.to_string(),
-        format!("`{}` cannot be read", path.display())
+        format!(
+            "`{}` cannot be read; check that it is there and a readable file",
+            path.display()
+        )
     );
     assert!(error.source().is_some());
-    let expected = format!(
-        "`{}` cannot be read",
-        folder.path().join("adapter_model.safetensors").display()
-    );
-    assert_eq!(message(PatchSet::load(folder.path(), &device())), expected);
 }
 
 #[test]
@@ -252,3 +305,5 @@ fn a_file_with_only_metadata_holds_no_adapter() {
         "{found}"
     );
 }
+
+const CONVERT: &str = "convert it to safetensors first";

@@ -117,11 +117,12 @@ fn factors_of_one_by_one_convolutions_are_matrices() {
         ("lora_up.weight", wave(&[6, 4, 3], 1)),
         factors()[1].clone(),
     ]);
-    let expected =
-        "layer `layer`: tensor `lora_up.weight` has shape [6, 4, 3], expected 2 dimensions";
+    let expected = "layer `layer`: tensor `lora_up.weight` has shape [6, 4, 3], expected 2 dimensions, or more \
+         where the others are of size 1";
     assert_eq!(message(wide), expected);
     let flat = load(&[factors()[0].clone(), ("lora_down.weight", wave(&[20], 1))]);
-    let expected = "layer `layer`: tensor `lora_down.weight` has shape [20], expected 2 dimensions";
+    let expected =
+        "layer `layer`: tensor `lora_down.weight` has shape [20], expected 2 or more dimensions";
     assert_eq!(message(flat), expected);
 }
 
@@ -217,11 +218,78 @@ fn rows_share_down() {
     assert!(patch.slice_rows(2..2).is_none());
 }
 
+/// Sizes beside a 0 may have any product.
+#[test]
+fn shapes_that_overflow_are_refused() {
+    let huge = 1_usize << 40;
+    let none = |shape: &[usize]| TensorData::new(Vec::<f32>::new(), shape);
+    let patch = load(&[
+        ("lora_up.weight", wave(&[6, 4], 1)),
+        ("lora_down.weight", none(&[0, huge, huge])),
+    ]);
+    let expected =
+        format!("layer `layer`: `lora_down.weight` has shape [0, {huge}, {huge}], which overflows");
+    assert_eq!(message(patch), expected);
+    let size = i64::try_from(huge).expect("2^40 fits");
+    let patch = load(&[
+        ("lora_up.weight", none(&[0, 4])),
+        ("lora_down.weight", wave(&[4, 5], 2)),
+        ("bias_indices", TensorData::new(Vec::<i64>::new(), [3, 0])),
+        ("bias_values", none(&[0])),
+        ("bias_size", TensorData::from([0, size, size])),
+    ]);
+    let expected = "layer `layer`: the patch is for a weight of shape [0, 5], which has no values";
+    assert_eq!(message(patch), expected);
+}
+
+#[test]
+fn factors_without_elements_are_refused() {
+    let none = |shape: &[usize]| TensorData::new(Vec::<f32>::new(), shape);
+    let up = |rows: usize| ("lora_up.weight", wave(&[rows, 4], 1));
+    for (tensors, shape) in [
+        (vec![up(6), ("lora_down.weight", none(&[4, 0]))], [6, 0]),
+        (vec![up(6), ("lora_down.weight", none(&[8, 3, 0]))], [6, 0]),
+        (vec![up(0), factors()[1].clone()], [0, 5]),
+    ] {
+        let expected = format!(
+            "layer `layer`: the patch is for a weight of shape {shape:?}, which has no values"
+        );
+        assert_eq!(message(load(&tensors)), expected);
+    }
+    let huge = 1 << 40;
+    let found = message(load(&with(&[("alpha", none(&[0, huge, huge]))])));
+    assert!(found.ends_with("expected one number"), "{found}");
+}
+
+#[test]
+fn a_copy_is_in_the_dtype_or_wider() {
+    let bias = ("lora_up.bias", wave(&[6], 4));
+    let patch = load(&with(&[bias])).expect("a patch");
+    let exact = delta(patch.as_ref(), SHAPE);
+    let input = matrix(wave(&[3, 5], 3));
+    for dtype in [FloatDType::F16, FloatDType::BF16] {
+        let copy = patch.to_device(&device(), dtype);
+        // The bias stays in f32.
+        assert_eq!(copy.num_bytes(), 2 * (6 * 4 + 4 * 5) + 4 * 6);
+        let rounded = delta(copy.as_ref(), SHAPE);
+        assert_eq!(rounded.dtype(), DType::F32);
+        // bf16 has 8 bits: each of 4 products of numbers below 1 is off by up to 2 · 2^-9.
+        assert_close(rounded.clone(), exact.clone(), 0.02);
+        // What the factors were rounded to is all that is lost: the sidecar is the residual's product.
+        let product = input.clone().matmul(rounded.transpose());
+        let sidecar = copy.sidecar_linear(input.clone()).expect("a sidecar");
+        assert_eq!(sidecar.dtype(), DType::F32);
+        assert_close(sidecar, product, TOLERANCE);
+        let copied = copy.delta_bias().expect("a bias");
+        assert_close(copied, patch.delta_bias().expect("a bias"), 0.0);
+    }
+}
+
 #[test]
 fn integers_are_no_factors() {
     let up = TensorData::new(vec![1_i64; 24], [6, 4]);
     let patch = load(&[("lora_up.weight", up), factors()[1].clone()]);
-    let expected =
-        "layer `layer`: tensor `lora_up.weight` has dtype i64, expected a floating-point dtype";
+    let expected = "layer `layer`: tensor `lora_up.weight` has dtype i64, expected f16, bf16, f32 or f64; save the \
+         adapter with floating-point values";
     assert_eq!(message(patch), expected);
 }

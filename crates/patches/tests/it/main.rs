@@ -6,6 +6,7 @@ mod files;
 mod fixtures;
 mod golden;
 mod lora;
+mod mutations;
 mod peft;
 mod row_slice;
 mod rows;

@@ -1,13 +1,21 @@
 //! PEFT configurations and the scales they give.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error as _,
+    path::Path,
+};
 
-use overglaze_patches::AdapterConfig;
+use overglaze_patches::{AdapterConfig, PatchError};
 
 use crate::fixtures::message;
 
+fn read(json: &str) -> Result<AdapterConfig, PatchError> {
+    AdapterConfig::from_json(Path::new("a/config.json"), json)
+}
+
 fn alpha(json: &str, target: &str, rank: usize) -> Option<f32> {
-    AdapterConfig::from_json(json)
+    read(json)
         .expect("a configuration")
         .effective_alpha(target, rank)
 }
@@ -25,7 +33,7 @@ fn alpha_over_rank_is_the_scale() {
         Some(2.5)
     );
     assert_eq!(alpha(r#"{"r": 8}"#, "a.to_q", 8), None);
-    let config = AdapterConfig::from_json(plain).expect("a configuration");
+    let config = read(plain).expect("a configuration");
     assert_eq!(config.peft_type(), Some("LORA"));
 }
 
@@ -61,15 +69,16 @@ fn patterns_match_whole_names_at_the_end_of_a_path() {
 fn metadata_keys_start_with_the_component() {
     let json = r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.use_rslora": false,
         "transformer.alpha_pattern": {"to_q": 8}, "text_encoder.lora_alpha": 77}"#;
+    let path = Path::new("a.safetensors");
     let metadata = HashMap::from([("lora_adapter_metadata".into(), json.into())]);
-    let config = AdapterConfig::from_metadata(&metadata)
+    let config = AdapterConfig::from_metadata(path, &metadata)
         .expect("JSON")
         .expect("a configuration");
     assert_eq!(config.effective_alpha("a.to_k", 4), Some(2.0));
     assert_eq!(config.effective_alpha("a.to_q", 4), Some(8.0));
-    let other = HashMap::from([("ss_network_alpha".into(), "4".into())]);
+    let other = BTreeMap::from([("ss_network_alpha".into(), "4".into())]);
     assert!(
-        AdapterConfig::from_metadata(&other)
+        AdapterConfig::from_metadata(path, &other)
             .expect("nothing to read")
             .is_none()
     );
@@ -85,16 +94,16 @@ fn adapters_of_a_changed_base_are_refused() {
         "loftq",
         "lora_ga",
     ] {
-        let result = AdapterConfig::from_json(&format!(r#"{{"init_lora_weights": "{init}"}}"#));
+        let result = read(&format!(r#"{{"init_lora_weights": "{init}"}}"#));
         let expected = format!(
-            "the adapter configuration has init_lora_weights = \"{init}\": its factors fit a base that \
+            "the adapter configuration in `a/config.json` has init_lora_weights = \"{init}\": its factors fit a base that \
              was changed in training; save it with `path_initial_model_for_weight_conversion` to convert it"
         );
         assert_eq!(message(result), expected);
     }
     for init in ["true", "\"gaussian\"", "\"eva\"", "null"] {
         let json = format!(r#"{{"init_lora_weights": {init}}}"#);
-        assert!(AdapterConfig::from_json(&json).is_ok(), "{init}");
+        assert!(read(&json).is_ok(), "{init}");
     }
 }
 
@@ -114,8 +123,9 @@ fn what_no_residual_expresses_is_refused() {
         ),
     ];
     for (field, value, why) in cases {
-        let result = AdapterConfig::from_json(&format!(r#"{{"{field}": {value}}}"#));
-        let expected = format!("the adapter configuration has {field} = {value}: {why}");
+        let result = read(&format!(r#"{{"{field}": {value}}}"#));
+        let expected =
+            format!("the adapter configuration in `a/config.json` has {field} = {value}: {why}");
         assert_eq!(message(result), expected);
     }
 }
@@ -129,14 +139,44 @@ fn what_cannot_be_read_is_an_error() {
         r#"{"lora_alpha": "four"}"#,
         r#"{"alpha_pattern": 3}"#,
     ] {
-        let expected = "the adapter configuration cannot be read";
-        assert_eq!(message(AdapterConfig::from_json(json)), expected, "{json}");
+        let error = read(json).expect_err("it is no configuration");
+        let expected = "the adapter configuration in `a/config.json` is not the JSON object that PEFT writes; \
+                        save or download it again";
+        assert_eq!(error.to_string(), expected, "{json}");
+        assert!(error.source().is_some());
     }
-    let expected = "the adapter configuration's pattern `to_(q` is not a regular expression";
-    assert_eq!(
-        message(AdapterConfig::from_json(
-            r#"{"alpha_pattern": {"to_(q": 1}}"#
-        )),
-        expected
-    );
+    let not_text = AdapterConfig::from_json(Path::new("c"), b"{\"peft_type\": \"\xFF\"}");
+    assert!(matches!(not_text, Err(PatchError::ConfigJson { .. })));
+    for pattern in ["to_(q", "(?:a{100}){1000}"] {
+        let error = read(&format!(r#"{{"alpha_pattern": {{"{pattern}": 1}}}}"#));
+        let error = error.expect_err("it is no pattern");
+        let expected = format!(
+            "the adapter configuration in `a/config.json`: `{pattern}` in `alpha_pattern` is not a regular \
+             expression that can be used; correct the pattern"
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(error.source().is_some());
+    }
+}
+
+#[test]
+fn what_is_too_much_is_refused() {
+    let patterns: Vec<_> = (0..4097).map(|i| format!("\"to_{i}\": 1")).collect();
+    let json = |patterns: &[String]| format!(r#"{{"alpha_pattern": {{{}}}}}"#, patterns.join(","));
+    assert!(read(&json(&patterns[1..])).is_ok());
+    let expected = "the adapter configuration in `a/config.json` has alpha_pattern = 4097 patterns: at most 4096 \
+                    are read; write one pattern for several layers";
+    assert_eq!(message(read(&json(&patterns))), expected);
+    let longest = format!("{{{}}}", " ".repeat(AdapterConfig::MAX_BYTES - 2));
+    assert!(read(&longest).is_ok());
+    let expected = "the adapter configuration in `a/config.json` has more than 1048576 bytes; is it another file \
+                    under this name?";
+    assert_eq!(message(read(&format!("{longest} "))), expected);
+}
+
+/// `r` and `rank_pattern` tell other ranks than the factors have: the factors' rank counts.
+#[test]
+fn ranks_of_the_configuration_are_not_read() {
+    let json = r#"{"r": 64, "rank_pattern": {"to_q": 32}, "lora_alpha": 8, "use_rslora": true}"#;
+    assert_eq!(alpha(json, "a.to_q", 4), Some(8.0 * 2.0));
 }

@@ -2,8 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
-use burn::tensor::{FloatDType, Tensor};
-use overglaze_patches::{BaseAccess, BaseLayer, Patch, RowPart, RowRanges, slice_rows};
+use burn::tensor::{Device, FloatDType, Tensor};
+use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError, RowPart, RowRanges, slice_rows};
 
 use crate::fixtures::{assert_close, delta, device, load, low_rank, matrix, message, scalar, wave};
 
@@ -128,9 +128,58 @@ fn the_base_is_cut_for_parts_that_read_it() {
         shape: [12, 7],
         weight: None,
     };
-    let expected =
-        "a test-double patch needs the values of the base weight, but only its shape can be read";
+    let expected = "a test-double patch needs the values of the base weight, but only its shape can be read; mount it on \
+         a checkpoint whose weight can be decoded";
     assert_eq!(message(patch.delta_weight(&base)), expected);
+}
+
+/// A low-rank patch that must never be asked for ΔW.
+#[derive(Clone, Debug)]
+struct SidecarOnly(Arc<dyn Patch>);
+
+impl Patch for SidecarOnly {
+    fn kind(&self) -> &str {
+        "test-sidecar-only"
+    }
+
+    fn check(&self, shape: [usize; 2]) -> Result<(), PatchError> {
+        self.0.check(shape)
+    }
+
+    fn delta_weight(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
+        panic!("the dense residual was built")
+    }
+
+    fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
+        self.0.sidecar_linear(input)
+    }
+
+    fn to_device(&self, _device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
+        Arc::new(self.clone())
+    }
+
+    fn num_bytes(&self) -> usize {
+        self.0.num_bytes()
+    }
+}
+
+#[test]
+fn only_the_part_without_a_sidecar_goes_dense() {
+    let full = load(&[("test_full", wave(&[4, 7], 0))]).expect("a patch");
+    let rows = 5..9;
+    let parts = vec![part(0..4, 2), RowPart { rows, patch: full }];
+    let input = matrix(wave(&[3, 7], 5));
+    let expected = input.clone().matmul(dense(&parts).transpose());
+    let guarded = parts.into_iter().map(|part| match part.rows.start {
+        0 => RowPart {
+            patch: Arc::new(SidecarOnly(part.patch)),
+            ..part
+        },
+        _ => part,
+    });
+    let patch = RowRanges::new(12, guarded.collect()).expect("the ranges lie apart");
+    let sidecar = patch.sidecar_linear(input).expect("no part reads the base");
+    assert_close(sidecar, expected, TOLERANCE);
 }
 
 #[test]
@@ -167,7 +216,8 @@ fn wrong_ranges_are_refused() {
     let overlapping = RowRanges::new(12, vec![part(4..8, 1), part(7..9, 1), part(0..4, 1)]);
     assert_eq!(
         message(overlapping),
-        "rows 4..8 and 7..9 of one weight overlap"
+        "rows 4..8 and 7..9 of one weight overlap, expected disjoint ranges; leave one of the two patches out of \
+         the adapter"
     );
 }
 

@@ -139,7 +139,7 @@ fn every_layer_has_its_own_alpha() {
 #[test]
 fn the_configuration_gives_alpha_where_the_file_does_not() {
     let config = r#"{"lora_alpha": 2, "alpha_pattern": {"to_v": 8}, "use_rslora": true}"#;
-    let config = AdapterConfig::from_json(config).expect("a configuration");
+    let config = AdapterConfig::from_json("c.json".as_ref(), config).expect("a configuration");
     let tensors = [
         pair("base_model.model.a.to_k", PEFT, 4),
         pair("base_model.model.a.to_q", PEFT, 4),
@@ -157,16 +157,28 @@ fn the_configuration_gives_alpha_where_the_file_does_not() {
 
 #[test]
 fn the_configuration_leaves_other_groups_alone() {
-    let config = AdapterConfig::from_json(r#"{"lora_alpha": 2}"#).expect("a configuration");
+    let config = AdapterConfig::from_json("c.json".as_ref(), r#"{"lora_alpha": 2}"#)
+        .expect("a configuration");
     let tensors = [
         pair("lora_unet_a", KOHYA, 4),
-        vec![("transformer.a.test_full".into(), wave(&[6, 5], 1))],
+        vec![("transformer.a.test_double".into(), wave(&[6, 5], 1))],
     ]
     .concat();
     let set = PatchSet::from_tensors("file", tensors, Some(&config), &device());
     let set = set.expect("an adapter");
-    assert_eq!(set.entries[0].patch.kind(), "test-full");
+    assert_eq!(set.entries[0].patch.kind(), "test-double");
     check_scale(&set, 1, 4, 1.0);
+}
+
+#[test]
+fn the_configuration_gives_alpha_to_any_kind_with_a_rank() {
+    let config = r#"{"lora_alpha": 3}"#;
+    let config = AdapterConfig::from_json("c.json".as_ref(), config).expect("a configuration");
+    let tensors = vec![("transformer.a.test_full".into(), wave(&[6, 5], 1))];
+    let set = PatchSet::from_tensors("file", tensors, Some(&config), &device());
+    let set = set.expect("an adapter");
+    let expected = matrix(wave(&[6, 5], 1)).mul_scalar(0.5);
+    assert_close(delta(set.entries[0].patch.as_ref(), [6, 5]), expected, 0.0);
 }
 
 #[test]

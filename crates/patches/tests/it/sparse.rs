@@ -114,6 +114,6 @@ fn all_three_or_none() {
     ]);
     assert_eq!(
         message(patch),
-        "layer `layer`: tensor `bias_values` is missing"
+        "layer `layer`: tensor `bias_values` is missing; is the file complete?"
     );
 }

@@ -1,8 +1,9 @@
 //! Products that read packed weights in place.
 //!
-//! [`linear`] cuts `[rows, d_input] · [d_output, d_input]ᵀ` into tiles of the output, by a [`Plan`] that is a
-//! pure function of the shape, and spreads the tiles over rayon's current pool. No sum is ever split
-//! between threads, so the result depends on the shape and the machine's instruction set alone.
+//! [`QuantizedTensor::linear`](crate::QuantizedTensor::linear) cuts `[rows, d_input] · [d_output, d_input]ᵀ`
+//! into tiles of the output, by a [`Plan`] that is a pure function of the shape, and spreads the tiles over
+//! rayon's current pool. No sum is ever split between threads, so the result depends on the shape and the
+//! machine's instruction set alone.
 
 mod block;
 mod device;
@@ -18,8 +19,7 @@ pub(crate) use block::dot_f32;
 pub use device::is_host;
 pub use dot::{dot_decoded, dot_packed};
 pub use input_rows::InputRows;
-pub(crate) use linear::PackedMatrix;
-pub(crate) use linear::{linear, linear_reference};
+pub(crate) use linear::{PackedMatrix, linear, linear_reference};
 pub use output_tile::OutputTile;
 pub use plan::{Path, Plan};
 pub use unpack::{Unpack, decode_packed, widen_f16};
