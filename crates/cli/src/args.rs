@@ -38,14 +38,16 @@ pub struct GlobalArgs {
     /// Cap on host memory for weights: bytes, 8GiB, or a percentage of the free memory.
     ///
     /// On a CPU device the weights are in host memory, so the smaller of this and --device-budget holds. On a
-    /// card weights pass from the mapped file to the card, so nothing is kept in host memory.
+    /// card it is refused: weights pass from the mapped file to the card, so none stay in host memory. A
+    /// percentage is of the memory free when the command starts, and works on Linux.
     #[arg(long, global = true, value_name = "SIZE")]
     pub host_budget: Option<Budget>,
     /// Cap on weights in place on the device: bytes (3_000_000), 6GiB, or 50% of the free memory.
     ///
     /// Units: B, KiB, MiB, GiB, TiB, KB, MB, GB, TB. Under a budget the model is streamed layer by layer; without
     /// one, the CPU reads the mapped file in place. The output is the same bit for bit. A percentage is of the
-    /// memory free when the command starts, and can be used on the CPU of Linux.
+    /// memory free when the command starts; it works on a CPU device of Linux and is refused on a card, which
+    /// does not tell its free memory: give bytes there.
     #[arg(long, global = true, value_name = "SIZE")]
     pub device_budget: Option<Budget>,
     /// Threads for the CPU's work; all cores by default.
@@ -54,7 +56,7 @@ pub struct GlobalArgs {
     /// Print one JSON document with "version": 1 instead of tables.
     #[arg(long, global = true)]
     pub json: bool,
-    /// No progress bars and no notes on stderr.
+    /// No progress bars and no notes on stderr; errors only.
     #[arg(long, global = true)]
     pub quiet: bool,
 }
@@ -144,7 +146,7 @@ pub struct SceneArgs {
     pub conditioning: Option<PathBuf>,
     /// Seed of the noise; prompt i starts from the noise of SEED + i. Not PyTorch's generator: the same seed
     /// gives other pictures there.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "noise")]
     pub seed: u64,
     /// Euler steps; 20 by default, 4 for a model without guidance embedding (FLUX.1-schnell).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -179,6 +181,9 @@ pub struct InspectArgs {
     /// Files or folders.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// The model's config.json, where it does not lie beside the weights.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Compare names and shapes with this file.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,

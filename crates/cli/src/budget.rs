@@ -34,24 +34,60 @@ impl FromStr for Budget {
     }
 }
 
+/// The memory that a device's weights lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightMemory {
+    /// The host's, as on every CPU device.
+    Host,
+    /// A card's own.
+    Card,
+}
+
+/// The bytes of weights that may be in place at once, under `--host-budget` and `--device-budget`.
+///
+/// In host memory the smaller of both holds.
+///
+/// # Errors
+/// [`CliError::SettingUnused`] for a host budget on a card, [`CliError::FreeMemoryUnknown`] for a percentage
+/// on a card or of a system that does not tell.
+pub fn weight_budget(
+    memory: WeightMemory,
+    host: Option<Budget>,
+    device: Option<Budget>,
+) -> Result<Option<u64>, CliError> {
+    let free = match (memory, host) {
+        (WeightMemory::Host, _) => free_host_bytes(),
+        (WeightMemory::Card, None) => None,
+        (WeightMemory::Card, Some(_)) => {
+            return Err(CliError::SettingUnused {
+                flag: HOST_FLAG,
+                to: "a card".into(),
+                why: "its weights pass from the mapped file to the card and none stay in host memory, so give \
+                      --device-budget instead",
+            });
+        }
+    };
+    let mut smallest = None;
+    for (flag, budget) in [(DEVICE_FLAG, device), (HOST_FLAG, host)] {
+        if let Some(budget) = budget {
+            let bytes = budget.bytes(free, flag, memory)?;
+            smallest = Some(smallest.map_or(bytes, |least: u64| least.min(bytes)));
+        }
+    }
+    Ok(smallest)
+}
+
 impl Budget {
-    /// The budget in bytes where it is of host memory.
-    ///
-    /// # Errors
-    /// [`CliError::FreeMemoryUnknown`] for a percentage where the system does not tell.
-    pub(crate) fn of_host(self, flag: &'static str) -> Result<u64, CliError> {
-        self.of(free_host_bytes(), flag, "the host")
-    }
-
-    /// The budget in bytes where it is of a device with a memory of its own.
-    ///
-    /// # Errors
-    /// [`CliError::FreeMemoryUnknown`] for a percentage.
-    pub(crate) fn of_device(self, flag: &'static str) -> Result<u64, CliError> {
-        self.of(None, flag, "the device")
-    }
-
-    fn of(self, free: Option<u64>, flag: &'static str, of: &'static str) -> Result<u64, CliError> {
+    fn bytes(
+        self,
+        free: Option<u64>,
+        flag: &'static str,
+        memory: WeightMemory,
+    ) -> Result<u64, CliError> {
+        let of = match memory {
+            WeightMemory::Host => "this system",
+            WeightMemory::Card => "a card",
+        };
         match (self, free) {
             (Self::Bytes(bytes), _) => Ok(bytes),
             (Self::Percent(percent), Some(free)) => Ok(whole(free as f64 * percent / 100.0)),
@@ -113,3 +149,7 @@ const EXPECTED: &str =
 
 /// 2^63.
 const MAX_BYTES: f64 = 9_223_372_036_854_775_808.0;
+
+const HOST_FLAG: &str = "--host-budget";
+
+const DEVICE_FLAG: &str = "--device-budget";

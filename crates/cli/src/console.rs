@@ -1,4 +1,4 @@
-//! Where results and notes go: results to stdout, notes to stderr and only on a terminal.
+//! Where results and notes go: results to stdout, notes to stderr, progress to stderr on a terminal.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -10,29 +10,25 @@ use crate::CliError;
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     is_json: bool,
-    has_notes: bool,
+    is_quiet: bool,
+    has_progress: bool,
 }
 
 impl Console {
-    /// As the flags say; notes and progress appear where stderr is a terminal and nobody asked for quiet.
+    /// As the flags say; progress appears where stderr is a terminal and nobody asked for quiet.
     #[must_use]
     pub fn new(flags: &crate::args::GlobalArgs) -> Self {
         Self {
             is_json: flags.json,
-            has_notes: !flags.quiet && io::stderr().is_terminal(),
+            is_quiet: flags.quiet,
+            has_progress: !flags.quiet && io::stderr().is_terminal(),
         }
-    }
-
-    /// Whether the result is one JSON document.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.is_json
     }
 
     /// Whether progress is shown.
     #[must_use]
-    pub fn has_notes(&self) -> bool {
-        self.has_notes
+    pub fn has_progress(&self) -> bool {
+        self.has_progress
     }
 
     /// Prints the result: `document` as JSON or `text()`, as the flags say.
@@ -56,10 +52,10 @@ impl Console {
         write_stdout(output.as_bytes())
     }
 
-    /// Prints a remark on stderr, where there is somebody to read it.
+    /// Prints a remark on stderr, unless somebody asked for quiet.
     pub fn note(&self, text: &str) {
-        if self.has_notes {
-            drop(writeln!(io::stderr(), "{text}"));
+        if !self.is_quiet {
+            drop(writeln!(io::stderr(), "note: {text}"));
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use burn::tensor::Device;
+use overglaze_models::did_you_mean;
 
 use crate::CliError;
 
@@ -136,7 +137,7 @@ fn card(index: Option<&str>) -> Result<usize, String> {
 }
 
 fn nearest(name: &str) -> String {
-    crate::loras::nearest(
+    did_you_mean(
         name,
         NAMES
             .split(", ")

@@ -52,7 +52,8 @@ pub enum CliError {
     },
     /// A percentage of a memory whose free size is not known.
     #[error(
-        "{flag} {percent}%: the free memory of {of} cannot be told here; give bytes, such as 6GiB"
+        "{flag} {percent}%: the free memory of {of} cannot be told, so a percentage means nothing here; give \
+         bytes, such as 6GiB"
     )]
     FreeMemoryUnknown {
         /// The flag.
@@ -170,29 +171,19 @@ pub enum CliError {
     /// A model other than the demo without adapters.
     #[error("--model needs --loras DIR: the embedded LoRAs fit the embedded demo only")]
     NoLoras,
-    /// A word the demo does not know.
-    #[error("the demo does not know the prompt word `{word}`{hint}; it knows: {known}")]
-    UnknownWord {
-        /// The word.
-        word: String,
-        /// Nearest word, as a clause.
-        hint: String,
-        /// All words.
-        known: String,
-    },
     /// A file with prompts holds none.
     #[error("`{}` holds no prompts; expected one a line", path.display())]
     NoPrompts {
         /// The file.
         path: PathBuf,
     },
-    /// A setting that this model does not take.
-    #[error("{flag} does not apply to {model}: {why}")]
+    /// A setting that this model or device does not take.
+    #[error("{flag} does not apply to {to}: {why}")]
     SettingUnused {
         /// The flag.
         flag: &'static str,
-        /// The model.
-        model: String,
+        /// The model or the device.
+        to: String,
         /// Why, and what to do.
         why: &'static str,
     },
@@ -219,26 +210,6 @@ pub enum CliError {
         found: Vec<usize>,
         /// Shape expected.
         expected: String,
-    },
-    /// A tensor of a file has a type that is no float.
-    #[error("`{file}`: tensor `{tensor}` has type {found}, expected F32, F16 or BF16")]
-    TensorType {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-        /// Type found.
-        found: String,
-    },
-    /// A tensor of a file holds values nothing can be computed with.
-    #[error("`{file}`: tensor `{tensor}` holds {found}, expected finite numbers")]
-    TensorValue {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-        /// Value found.
-        found: f32,
     },
     /// A JSON file is not what it must be.
     #[error("`{}` is not {expected}", path.display())]
@@ -276,6 +247,16 @@ pub enum CliError {
         /// The first and why.
         first: String,
     },
+    /// Some adapters that were to be checked could not be.
+    #[error("{count} of {total} adapters cannot be checked; the first, {first}")]
+    NotChecked {
+        /// How many could not.
+        count: usize,
+        /// How many were named.
+        total: usize,
+        /// The first and why.
+        first: String,
+    },
     /// The base is not what it was.
     #[error(
         "the base is not restored: {what} differs from before the first mount; this is a bug, please \
@@ -298,7 +279,7 @@ impl CliError {
             Self::NoTextEncoder { .. }
             | Self::NoConditioning { .. }
             | Self::NoLoras
-            | Self::UnknownWord { .. }
+            | Self::Model(ModelError::UnknownWord { .. })
             | Self::SettingUnused { .. } => Exit::Usage,
             _ => Exit::Failed,
         }

@@ -39,7 +39,8 @@ Examples:
   overglaze check adapter.safetensors --model-keys flux-keys.json --keys
   overglaze check adapter.safetensors --strict        against the embedded demo
 
-Exit code 3 where nothing applies, or with --strict where anything is left over.";
+Exit code 3 where nothing applies, or with --strict where anything is left over; 1 where an adapter cannot
+be read, after all have been looked at.";
 
 pub(crate) const REGISTRY: &str = "\
 Examples:

@@ -76,15 +76,12 @@ fn complain(error: &CliError) {
     drop(writeln!(std::io::stderr(), "error: {}", sentence(error)));
 }
 
-/// The message and those of its causes that it does not quote already.
+/// `message: cause: cause`.
 pub(crate) fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
+        text = format!("{text}: {error}");
         cause = error.source();
     }
     text

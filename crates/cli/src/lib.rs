@@ -35,7 +35,7 @@ pub mod sheet;
 mod table;
 mod tensor_file;
 
-pub use budget::Budget;
+pub use budget::{Budget, WeightMemory, weight_budget};
 pub use console::Console;
 pub use error::CliError;
 pub use exit::{Exit, main, run};

@@ -6,6 +6,7 @@ use std::{
 };
 
 use overglaze_core::adapter_file;
+use overglaze_models::did_you_mean;
 use serde::Serialize;
 
 use crate::CliError;
@@ -75,27 +76,11 @@ pub fn missing(path: &Path) -> CliError {
         .filter(|parent| !parent.as_os_str().is_empty());
     let siblings = entries(parent.unwrap_or(Path::new("."))).unwrap_or_default();
     let siblings: Vec<String> = siblings.iter().map(|sibling| name(sibling)).collect();
-    let hint = nearest(&wanted, siblings.iter().map(String::as_str));
+    let hint = did_you_mean(&wanted, siblings.iter().map(String::as_str));
     CliError::MissingPath {
         path: path.to_owned(),
         hint,
     }
-}
-
-/// The nearest of `known` to `wanted` as a clause, empty where none is near.
-pub(crate) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
-    known
-        .map(|known| {
-            (
-                strsim::jaro_winkler(&wanted.to_lowercase(), &known.to_lowercase()),
-                known,
-            )
-        })
-        .filter(|(score, _)| *score > NEAR)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map_or_else(String::new, |(_, known)| {
-            format!(" (did you mean `{known}`?)")
-        })
 }
 
 /// The last part of a path.
@@ -162,6 +147,3 @@ fn no_adapters(path: &Path, skipped: &[Skipped]) -> CliError {
 
 /// Names listed in a message at most.
 const MAX_LISTED: usize = 5;
-
-/// Similarity above which a name is worth suggesting.
-const NEAR: f64 = 0.8;

@@ -11,7 +11,7 @@ use overglaze_models::{
 use overglaze_quant::kernels::is_host;
 use overglaze_stream::WeightSource;
 
-use crate::{CliError, args::GlobalArgs, demo, loras, tensor_file};
+use crate::{CliError, WeightMemory, args::GlobalArgs, demo, loras, tensor_file, weight_budget};
 
 /// A model that is ready to run.
 #[derive(Debug)]
@@ -88,34 +88,26 @@ impl ModelFiles {
         };
         let source = tensor_file::open(path)?;
         let config = match config {
-            Some(config) => Some(FluxConfigFile::from_json(&read(config)?)?),
+            Some(config) => Some(config_file(config)?),
             None => config_beside(path)?,
         };
         Ok(Self { source, config })
     }
 }
 
-/// On the CPU, weights are in host memory, so the smaller budget holds; a card has a memory of its own.
+/// Reads a config.json.
+pub(crate) fn config_file(path: &Path) -> Result<FluxConfigFile, CliError> {
+    Ok(FluxConfigFile::from_json(&read(path)?)?)
+}
+
 fn loader_config(device: &Device, flags: &GlobalArgs) -> Result<LoaderConfig, CliError> {
-    let budget_bytes = if is_host(device) {
-        let of_host = |flag, budget: crate::Budget| budget.of_host(flag);
-        let device = flags
-            .device_budget
-            .map(|budget| of_host("--device-budget", budget));
-        let host = flags
-            .host_budget
-            .map(|budget| of_host("--host-budget", budget));
-        [device.transpose()?, host.transpose()?]
-            .into_iter()
-            .flatten()
-            .min()
+    let memory = if is_host(device) {
+        WeightMemory::Host
     } else {
-        flags
-            .device_budget
-            .map(|budget| budget.of_device("--device-budget"))
-            .transpose()?
+        WeightMemory::Card
     };
-    Ok(match budget_bytes {
+    let budget = weight_budget(memory, flags.host_budget, flags.device_budget)?;
+    Ok(match budget {
         Some(bytes) => LoaderConfig::streamed(device.clone(), bytes),
         None => LoaderConfig::resident(device.clone()),
     })

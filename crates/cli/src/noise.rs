@@ -5,6 +5,7 @@
 
 use std::f64::consts::TAU;
 
+use overglaze_models::rounded;
 use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 
 /// Noise `[rows, row_len]`: row `i` is that of `seed + i`, whatever the other rows are.
@@ -21,7 +22,7 @@ fn row_noise(seed: u64, len: usize) -> Vec<f32> {
     while values.len() < len {
         let radius = (-2.0 * uniform(&mut generator).ln()).sqrt();
         let (sine, cosine) = (TAU * uniform(&mut generator)).sin_cos();
-        values.extend([narrowed(radius * cosine), narrowed(radius * sine)]);
+        values.extend([rounded(radius * cosine), rounded(radius * sine)]);
     }
     values.truncate(len);
     values
@@ -31,12 +32,4 @@ fn row_noise(seed: u64, len: usize) -> Vec<f32> {
 fn uniform(generator: &mut ChaCha8Rng) -> f64 {
     let bits = generator.next_u64() >> 11;
     (bits + 1) as f64 / (1_u64 << 53) as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounds to the nearest f32 on purpose"
-)]
-fn narrowed(value: f64) -> f32 {
-    value as f32
 }

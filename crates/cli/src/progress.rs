@@ -25,13 +25,13 @@ pub(crate) fn bytes(console: &Console, num_bytes: u64) -> ProgressBar {
 }
 
 fn bar(console: &Console, length: u64, template: &'static str) -> ProgressBar {
-    let target = match console.has_notes() {
+    let target = match console.has_progress() {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };
     let style = ProgressStyle::with_template(template).expect("the templates above are valid");
     let bar = ProgressBar::with_draw_target(Some(length), target).with_style(style);
-    if console.has_notes() {
+    if console.has_progress() {
         bar.enable_steady_tick(Duration::from_millis(200));
     }
     bar

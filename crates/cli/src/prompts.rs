@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use overglaze_models::{Conditioning, WordEmbedding};
+use overglaze_models::{Conditioning, WordEmbedding, did_you_mean};
 use overglaze_stream::WeightSource;
 
-use crate::{
-    CliError, args::SceneArgs, loras, model_source, model_source::LoadedModel, tensor_file,
-};
+use crate::{CliError, args::SceneArgs, model_source, model_source::LoadedModel, tensor_file};
 
 /// Prompts with their conditioning.
 #[derive(Clone, Debug)]
@@ -23,7 +21,7 @@ impl Prompts {
     /// The prompts that the flags ask for; all words of the demo where they ask for none.
     ///
     /// # Errors
-    /// [`CliError::UnknownWord`], [`CliError::NoTextEncoder`], [`CliError::NoConditioning`], or what is wrong
+    /// [`CliError::Model`] for an unknown word, [`CliError::NoTextEncoder`], [`CliError::NoConditioning`], or what is wrong
     /// with the file.
     pub fn of(args: &SceneArgs, model: &LoadedModel) -> Result<Self, CliError> {
         if let Some(path) = &args.conditioning {
@@ -53,9 +51,6 @@ impl Prompts {
         labels: Vec<String>,
         device: &Device,
     ) -> Result<Self, CliError> {
-        for label in &labels {
-            check_word(words, label)?;
-        }
         let conditioning = words.conditioning(&labels, device)?;
         Ok(Self {
             labels,
@@ -89,7 +84,7 @@ fn check_tensor(
         return Err(CliError::TensorMissing {
             file: source.label(),
             tensor: tensor.into(),
-            hint: loras::nearest(tensor, source.entries().keys().map(String::as_str)),
+            hint: did_you_mean(tensor, source.entries().keys().map(String::as_str)),
             expected,
         });
     };
@@ -114,22 +109,6 @@ fn labels(source: &dyn WeightSource, num_prompts: usize) -> Vec<String> {
             .map(|number| format!("prompt {number}"))
             .collect(),
     }
-}
-
-fn check_word(words: &WordEmbedding, label: &str) -> Result<(), CliError> {
-    let word = label.trim().to_lowercase();
-    if words
-        .words()
-        .iter()
-        .any(|known| known.to_lowercase() == word)
-    {
-        return Ok(());
-    }
-    Err(CliError::UnknownWord {
-        word: label.into(),
-        hint: loras::nearest(&word, words.words().iter().map(String::as_str)),
-        known: words.words().join(", "),
-    })
 }
 
 fn lines(path: &Path) -> Result<Vec<String>, CliError> {

@@ -7,8 +7,8 @@ use indicatif::ProgressBar;
 use overglaze_models::{FluxTransformer, PositionIds, SampleOptions, Sigmas, pixels, sample};
 
 use crate::{
-    CliError, Latents, args::SceneArgs, demo, model_source::LoadedModel, prompts::Prompts,
-    seeded_noise, tensor_file::read_noise,
+    CliError, Console, Latents, args::SceneArgs, demo, loras, model_source::LoadedModel,
+    prompts::Prompts, seeded_noise, tensor_file::read_noise,
 };
 
 /// What is sampled with every LoRA.
@@ -39,7 +39,7 @@ impl Scene {
     ///
     /// # Errors
     /// What is wrong with a flag or a file.
-    pub fn new(args: &SceneArgs, model: &LoadedModel) -> Result<Self, CliError> {
+    pub fn new(args: &SceneArgs, model: &LoadedModel, console: &Console) -> Result<Self, CliError> {
         check_settings(args, model)?;
         let prompts = Prompts::of(args, model)?;
         let grid = grid(args, model);
@@ -58,6 +58,12 @@ impl Scene {
             .shift
             .resolve(model.scheduler.as_ref(), is_distilled, tokens)?;
         let has_guidance = prompts.conditioning.guidance().is_some();
+        if has_guidance && !is_distilled {
+            console.note(&format!(
+                "the conditioning file's guidance is not used: {} has no guidance embedding",
+                model.label
+            ));
+        }
         let options = SampleOptions {
             sigmas: Sigmas::new(num_steps(args, model).into(), mu)?,
             guidance: args
@@ -122,7 +128,7 @@ fn check_settings(args: &SceneArgs, model: &LoadedModel) -> Result<(), CliError>
     let refuse = |flag, why| {
         Err(CliError::SettingUnused {
             flag,
-            model: model.label.clone(),
+            to: model.label.clone(),
             why,
         })
     };
@@ -148,6 +154,14 @@ fn grid(args: &SceneArgs, model: &LoadedModel) -> [usize; 2] {
     }
     let [width, height] = args.size.unwrap_or(SIZE);
     [height / TOKEN_PIXELS, width / TOKEN_PIXELS]
+}
+
+/// Where the noise is from, in words and as an entry of a file's metadata.
+pub(crate) fn noise_origin(args: &SceneArgs) -> (&'static str, String) {
+    match &args.noise {
+        Some(path) => ("noise", loras::name(path)),
+        None => ("seed", args.seed.to_string()),
+    }
 }
 
 /// Steps as given, or what the kind of model is made for.

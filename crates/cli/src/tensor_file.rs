@@ -1,9 +1,12 @@
 //! Reading noise from, and writing latents to, safetensors files.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
-use half::{bf16, f16};
-use overglaze_stream::{TensorEntry, WeightSource};
+use overglaze_models::{did_you_mean, read_floats};
+use overglaze_stream::WeightSource;
 use safetensors::{Dtype, tensor::TensorView};
 
 use crate::{CliError, Latents, loras, output_file::OutputFile};
@@ -29,22 +32,16 @@ pub(crate) fn read_noise(path: &Path, shape: [usize; 3]) -> Result<Latents, CliE
             expected: format!("{shape:?} (prompts, tokens, channels)"),
         });
     }
-    let values = floats(&*source, &tensor, entry)?;
-    match values.iter().find(|value| !value.is_finite()) {
-        Some(&found) => Err(CliError::TensorValue {
-            file: source.label(),
-            tensor,
-            found,
-        }),
-        None => Ok(Latents::new(values, shape)),
-    }
+    let (values, _) = read_floats(&*source, &tensor)?;
+    Ok(Latents::new(values, shape))
 }
 
-/// Writes one tensor a column, in order of their names, with `metadata` beside them.
+/// Writes one tensor a column, in order of their names, with `metadata` beside them: a single entry that
+/// holds JSON, since several would be written in an order that changes from run to run.
 pub(crate) fn write_latents(
     place: &OutputFile,
     columns: &[(&str, &Latents)],
-    metadata: HashMap<String, String>,
+    metadata: &BTreeMap<&str, String>,
 ) -> Result<(), CliError> {
     let encode = |source| CliError::EncodeLatents {
         path: place.path().to_owned(),
@@ -65,6 +62,8 @@ pub(crate) fn write_latents(
         })
         .collect::<Result<Vec<_>, _>>()
         .map_err(encode)?;
+    let metadata = serde_json::json!(metadata).to_string();
+    let metadata = HashMap::from([(METADATA.to_owned(), metadata)]);
     place.write(&safetensors::serialize(views, Some(metadata)).map_err(encode)?)
 }
 
@@ -79,38 +78,12 @@ fn noise_name(source: &dyn WeightSource) -> Result<String, CliError> {
     Err(CliError::TensorMissing {
         file: source.label(),
         tensor: NOISE.into(),
-        hint: loras::nearest(NOISE, entries.keys().map(String::as_str)),
+        hint: did_you_mean(NOISE, entries.keys().map(String::as_str)),
         expected: "that tensor, or exactly one tensor of any name, [prompts, tokens, channels]",
     })
 }
 
-fn floats(
-    source: &dyn WeightSource,
-    tensor: &str,
-    entry: &TensorEntry,
-) -> Result<Vec<f32>, CliError> {
-    let bytes = source.read(tensor)?;
-    Ok(match entry.tag.as_str() {
-        "F32" => words(&bytes, f32::from_le_bytes),
-        "F16" => words(&bytes, |word| f16::from_le_bytes(word).to_f32()),
-        "BF16" => words(&bytes, |word| bf16::from_le_bytes(word).to_f32()),
-        found => {
-            return Err(CliError::TensorType {
-                file: source.label(),
-                tensor: tensor.into(),
-                found: found.into(),
-            });
-        }
-    })
-}
-
-fn words<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    bytes
-        .as_chunks::<N>()
-        .0
-        .iter()
-        .map(|word| decode(*word))
-        .collect()
-}
-
 const NOISE: &str = "in.noise";
+
+/// The one metadata entry of a file of latents.
+const METADATA: &str = "overglaze";

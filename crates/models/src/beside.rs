@@ -21,10 +21,7 @@ pub fn config_beside(model: &Path) -> Result<Option<FluxConfigFile>, ModelError>
     ];
     for path in candidates.into_iter().filter(|path| path.is_file()) {
         match FluxConfigFile::from_json(&read_capped(&path)?) {
-            Err(ModelError::InvalidConfig {
-                field: "_class_name",
-                ..
-            }) => {}
+            Err(ModelError::NotThisNetwork { .. }) => {}
             file => return file.map(Some),
         }
     }

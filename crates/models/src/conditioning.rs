@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use overglaze_stream::WeightSource;
 
-use crate::{ModelError, dense::read_f32};
+use crate::{ModelError, dense::read_floats};
 
 /// The encoders' output for a batch of prompts, one row a prompt.
 #[derive(Clone, Debug)]
@@ -61,8 +61,7 @@ impl Conditioning {
     /// `[prompts, width]` and, if there, `guidance` `[prompts]`.
     ///
     /// # Errors
-    /// [`ModelError::MissingTensor`], [`ModelError::NotFloat`], [`ModelError::TensorShape`], or as
-    /// [`new`](Self::new).
+    /// As [`read_floats`](crate::read_floats), [`ModelError::TensorShape`], or as [`new`](Self::new).
     pub fn read(source: &dyn WeightSource, device: &Device) -> Result<Self, ModelError> {
         let encoder_hidden_states = tensor(source, "encoder_hidden_states", device)?;
         let pooled_projections = tensor(source, "pooled_projections", device)?;
@@ -143,7 +142,7 @@ fn sized<const D: usize>(
     source: &dyn WeightSource,
     name: &str,
 ) -> Result<(Vec<f32>, [usize; D]), ModelError> {
-    let (values, shape) = read_f32(source, name)?;
+    let (values, shape) = read_floats(source, name)?;
     match <[usize; D]>::try_from(shape) {
         Ok(shape) => Ok((values, shape)),
         Err(found) => Err(ModelError::TensorShape {

@@ -1,52 +1,52 @@
-//! Reading a small dense tensor of a source as f32.
+//! Reading a small dense tensor of a source as f32, in whatever float type it is stored.
 
-use bytes::Bytes;
-use half::{bf16, f16};
+use overglaze_quant::{Parts, QuantizedTensor, format_by_tag};
 use overglaze_stream::WeightSource;
 
 use crate::ModelError;
 
-/// The values and the shape of a tensor stored as F32, F16 or BF16, little-endian.
-pub(crate) fn read_f32(
+/// The finite values and the shape of a tensor stored as floats.
+///
+/// # Errors
+/// [`ModelError::MissingTensor`], [`ModelError::NotFloat`], [`ModelError::TensorShape`] when the shape is not
+/// that of the bytes, [`ModelError::NotFinite`] or [`ModelError::Stream`].
+pub fn read_floats(
     source: &dyn WeightSource,
     tensor: &str,
 ) -> Result<(Vec<f32>, Vec<usize>), ModelError> {
-    let entry = source
-        .entries()
-        .get(tensor)
-        .ok_or_else(|| ModelError::MissingTensor {
-            file: source.label(),
-            tensor: tensor.to_owned(),
-        })?;
-    let bytes = source.read(tensor)?;
-    let values = match entry.tag.as_str() {
-        "F32" => words(&bytes, f32::from_le_bytes),
-        "F16" => words(&bytes, |word| f16::from_le_bytes(word).to_f32()),
-        "BF16" => words(&bytes, |word| bf16::from_le_bytes(word).to_f32()),
-        found => {
-            return Err(ModelError::NotFloat {
-                file: source.label(),
-                tensor: tensor.to_owned(),
-                found: found.to_owned(),
-            });
-        }
+    let file = || source.label();
+    let tensor_name = || tensor.to_owned();
+    let entry = source.entries().get(tensor);
+    let entry = entry.ok_or_else(|| ModelError::MissingTensor {
+        file: file(),
+        tensor: tensor_name(),
+    })?;
+    let format = format_by_tag(&entry.tag).ok();
+    let format = format.filter(|format| format.dense_dtype().is_some());
+    let format = format.ok_or_else(|| ModelError::NotFloat {
+        file: file(),
+        tensor: tensor_name(),
+        found: entry.tag.clone(),
+    })?;
+    let wrong_shape = || ModelError::TensorShape {
+        file: file(),
+        tensor: tensor_name(),
+        found: entry.shape.clone(),
+        expected: format!("a shape of {} bytes of {}", entry.num_bytes, entry.tag),
     };
-    let count = entry
-        .shape
-        .iter()
-        .try_fold(1usize, |count, len| count.checked_mul(*len));
-    if count != Some(values.len()) {
-        return Err(ModelError::TensorShape {
-            file: source.label(),
-            tensor: tensor.to_owned(),
-            found: entry.shape.clone(),
-            expected: format!("a shape of {} values", values.len()),
-        });
+    let sizes = entry.shape.iter();
+    let count = sizes.copied().try_fold(1_usize, usize::checked_mul);
+    let count = count.ok_or_else(wrong_shape)?;
+    let parts = Parts::values(source.read(tensor)?);
+    let packed = QuantizedTensor::new(format, [1, count], parts).map_err(|_| wrong_shape())?;
+    let mut values = vec![0.0; count];
+    packed.decode_rows(0..1, &mut values);
+    match values.iter().find(|value| !value.is_finite()) {
+        None => Ok((values, entry.shape.clone())),
+        Some(found) => Err(ModelError::NotFinite {
+            file: file(),
+            tensor: tensor_name(),
+            found: *found,
+        }),
     }
-    Ok((values, entry.shape.clone()))
-}
-
-fn words<const N: usize>(bytes: &Bytes, decode: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    let (words, _) = bytes.as_chunks::<N>();
-    words.iter().map(|word| decode(*word)).collect()
 }

@@ -89,6 +89,17 @@ pub enum ModelError {
         /// What it must be.
         expected: String,
     },
+    /// A configuration of another network.
+    #[error(
+        "the configuration is of the network `{found}`, expected {expected}; give the config.json of a \
+         FLUX.1 transformer"
+    )]
+    NotThisNetwork {
+        /// Network it is of.
+        found: String,
+        /// The one that is built here.
+        expected: &'static str,
+    },
     /// The tensors do not tell the rotary axes and no configuration was given.
     #[error(
         "the tensors do not say how the head width {head_dim} is divided among the rotary axes; \
@@ -99,7 +110,7 @@ pub enum ModelError {
         head_dim: usize,
     },
     /// A JSON document could not be parsed.
-    #[error("{document} is not JSON of the expected form: {source}")]
+    #[error("{document} is not JSON of the expected form")]
     Json {
         /// What the document is.
         document: String,
@@ -169,6 +180,16 @@ pub enum ModelError {
         /// Type found.
         found: String,
     },
+    /// A tensor of a file holds values nothing can be computed with.
+    #[error("{file}: tensor `{tensor}` holds {found}, expected finite numbers")]
+    NotFinite {
+        /// The file.
+        file: String,
+        /// Its name.
+        tensor: String,
+        /// Value found.
+        found: f32,
+    },
     /// A guidance-distilled model was run without guidance.
     #[error("the model embeds guidance, but none was given; set a guidance such as 3.5")]
     GuidanceMissing,
@@ -176,12 +197,14 @@ pub enum ModelError {
     #[error("guidance was given, but the model has no guidance embedding; leave it out")]
     GuidanceUnused,
     /// A prompt word that the embedding does not know.
-    #[error("the demo does not know the word `{word}`; nearest: {nearest:?}")]
+    #[error("the demo does not know the prompt word `{word}`{hint}; it knows: {known}")]
     UnknownWord {
         /// The word.
         word: String,
-        /// Known words, nearest first.
-        nearest: Vec<String>,
+        /// The nearest word, as a clause; empty where none is near.
+        hint: String,
+        /// All words it knows.
+        known: String,
     },
     /// No prompt was given.
     #[error("no prompt was given, expected at least one")]

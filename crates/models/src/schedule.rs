@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use crate::{ModelError, SchedulerConfig};
+use crate::{ModelError, SchedulerConfig, rounded};
 
 /// Noise levels, each used as the time of one step that ends at the next.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ impl Sigmas {
         let mu = mu.map(checked_mu).transpose()?;
         let level = |step| {
             let sigma = 1.0 - f64::from(step) / f64::from(steps);
-            single(mu.map_or(sigma, |mu| shifted(sigma, mu)))
+            rounded(mu.map_or(sigma, |mu| shifted(sigma, mu)))
         };
         Ok(Self((0..=steps).map(level).collect()))
     }
@@ -136,15 +136,6 @@ fn schedule(what: &'static str, found: &dyn ToString, expected: &'static str) ->
         found: found.to_string(),
         expected,
     }
-}
-
-/// Rounds to f32.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-fn single(value: f64) -> f32 {
-    value as f32
 }
 
 /// A cap against slips of the keyboard.

@@ -4,7 +4,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use overglaze_stream::WeightSource;
 
-use crate::{Conditioning, ModelError, dense::read_f32};
+use crate::{Conditioning, ModelError, dense::read_floats, nearest::did_you_mean};
 
 /// Words and their vectors.
 #[derive(Clone, Debug)]
@@ -19,11 +19,11 @@ impl WordEmbedding {
     /// Reads `embedding.weight` `[words, width]` and the list of words in the metadata entry `words`.
     ///
     /// # Errors
-    /// [`ModelError::MissingMetadata`], [`ModelError::Json`], [`ModelError::MissingTensor`],
-    /// [`ModelError::NotFloat`] or [`ModelError::TensorShape`].
+    /// [`ModelError::MissingMetadata`], [`ModelError::Json`], [`ModelError::TensorShape`], or as
+    /// [`read_floats`](crate::read_floats).
     pub fn read(source: &dyn WeightSource) -> Result<Self, ModelError> {
         let words: Vec<String> = Self::words_of(source)?;
-        let (vectors, shape) = read_f32(source, TENSOR)?;
+        let (vectors, shape) = read_floats(source, TENSOR)?;
         match shape[..] {
             [rows, width] if rows == words.len() && rows > 0 && width > 0 => Ok(Self {
                 words,
@@ -74,17 +74,10 @@ impl WordEmbedding {
             .position(|known| known.to_lowercase() == word);
         let index = index.ok_or_else(|| ModelError::UnknownWord {
             word: prompt.to_owned(),
-            nearest: self.nearest(&word),
+            hint: did_you_mean(&word, self.words.iter().map(String::as_str)),
+            known: self.words.join(", "),
         })?;
         Ok(&self.vectors[index * self.width..(index + 1) * self.width])
-    }
-
-    /// All known words, nearest first.
-    fn nearest(&self, word: &str) -> Vec<String> {
-        let mut words = self.words.clone();
-        let distance = |known: &String| strsim::damerau_levenshtein(&known.to_lowercase(), word);
-        words.sort_by_cached_key(distance);
-        words
     }
 
     fn words_of(source: &dyn WeightSource) -> Result<Vec<String>, ModelError> {

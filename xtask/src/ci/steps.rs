@@ -194,8 +194,9 @@ fn deny() -> Result<Vec<Command>, Failure> {
     Ok(vec![workspace::cargo(check)])
 }
 
+/// Called by its own name: below `cargo run`, `cargo machete` takes its subcommand for a folder.
 fn machete() -> Result<Vec<Command>, Failure> {
-    Ok(vec![workspace::cargo(["machete"])])
+    Ok(vec![workspace::program("cargo-machete", NOTHING)])
 }
 
 /// `DOCS_RS` keeps the build script of cubecl's LLVM from downloading it; a type check does not link.

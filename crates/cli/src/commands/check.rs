@@ -1,22 +1,29 @@
-//! `check`: which keys of an adapter fit a model, without running it.
+//! `check`: which keys of an adapter fit a model, without running it. An adapter that cannot be read is an
+//! entry like the others, and fails the run when all have been looked at.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use overglaze_core::{KeyOutcome, KeyReport, MountReport, adapter_file, fit_report};
+use burn::tensor::Device;
+use overglaze_core::{KeyOutcome, KeyReport, adapter_file, fit_report};
 use overglaze_models::TensorShapes;
 use serde::Serialize;
 
 use crate::{
     CliError, Console, Exit, ShapeTree,
     args::{CheckArgs, GlobalArgs},
-    device, loras, model_source,
+    device,
+    exit::sentence,
+    loras, model_source,
     model_source::ModelFiles,
 };
 
-use super::JSON_VERSION;
+use super::{
+    JSON_VERSION,
+    refusals::{Cause, causes},
+};
 
 #[derive(Serialize)]
 struct Check {
@@ -25,9 +32,24 @@ struct Check {
     adapters: Vec<Checked>,
 }
 
+/// One adapter; where it cannot be checked, only its name and the error.
 #[derive(Serialize)]
 struct Checked {
     name: String,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Read(Fit),
+    Failed { error: String },
+}
+
+/// What fits.
+#[derive(Serialize)]
+struct Fit {
     keys_applied: usize,
     keys_unmatched: usize,
     targets: Vec<Target>,
@@ -40,6 +62,9 @@ struct Target {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     keys: Vec<String>,
+    /// What refused targets are grouped by.
+    #[serde(skip)]
+    cause: Option<Cause>,
 }
 
 pub(crate) fn run(
@@ -52,11 +77,14 @@ pub(crate) fn run(
         None => device::resolve(flags.device)?,
     };
     let (model, tree) = model(args, &device)?;
-    let mut adapters = Vec::new();
+    let (mut adapters, mut errors) = (Vec::new(), Vec::new());
     for path in paths(&args.adapters)? {
-        let set = adapter_file::load(&path, &device)?;
-        let report = fit_report(&tree, &set)?;
-        adapters.push(Checked::new(loras::name(&path), report));
+        let name = loras::name(&path);
+        let outcome = match Fit::of(&path, &tree, &device) {
+            Ok(fit) => Outcome::Read(fit),
+            Err(error) => Outcome::failed(&name, error, &mut errors),
+        };
+        adapters.push(Checked { name, outcome });
     }
     let check = Check {
         version: JSON_VERSION,
@@ -64,11 +92,29 @@ pub(crate) fn run(
         adapters,
     };
     console.result(&check, || check.text(args.keys))?;
-    Ok(check.exit(args.strict))
+    match not_checked(errors, check.adapters.len()) {
+        Some(error) => Err(error),
+        None => Ok(check.exit(args.strict)),
+    }
+}
+
+/// The error of a run in which some adapters failed: its own where it is the only one.
+fn not_checked(mut errors: Vec<(String, CliError)>, total: usize) -> Option<CliError> {
+    let count = errors.len();
+    let (name, error) = errors.drain(..).next()?;
+    if total == 1 {
+        return Some(error);
+    }
+    let first = format!("`{name}`: {}", sentence(&error));
+    Some(CliError::NotChecked {
+        count,
+        total,
+        first,
+    })
 }
 
 /// The model's name and layers.
-fn model(args: &CheckArgs, device: &burn::tensor::Device) -> Result<(String, ShapeTree), CliError> {
+fn model(args: &CheckArgs, device: &Device) -> Result<(String, ShapeTree), CliError> {
     if let Some(path) = &args.model_keys {
         let tree = ShapeTree::new(&keys(path)?, None, device)?;
         return Ok((loras::name(path), tree));
@@ -111,9 +157,11 @@ fn paths(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 }
 
 impl Check {
+    /// How the run ends where every adapter could be read.
     fn exit(&self, is_strict: bool) -> Exit {
-        let fails = |adapter: &Checked| {
-            adapter.keys_applied == 0 || (is_strict && adapter.keys_unmatched > 0)
+        let fails = |adapter: &Checked| match &adapter.outcome {
+            Outcome::Read(fit) => fit.keys_applied == 0 || (is_strict && fit.keys_unmatched > 0),
+            Outcome::Failed { .. } => true,
         };
         if self.adapters.iter().any(fails) {
             Exit::DoesNotFit
@@ -132,29 +180,53 @@ impl Check {
 }
 
 impl Checked {
-    fn new(name: String, report: MountReport) -> Self {
-        Self {
-            name,
-            keys_applied: report.keys_applied(),
-            keys_unmatched: report.keys_unmatched(),
-            targets: report.targets.into_iter().map(Target::new).collect(),
+    fn write(&self, text: &mut String, has_all_keys: bool) {
+        let name = &self.name;
+        let fit = match &self.outcome {
+            Outcome::Failed { error } => {
+                text.push_str(&format!("{name}: not checked: {error}\n"));
+                return;
+            }
+            Outcome::Read(fit) => fit,
+        };
+        let (applied, left) = (fit.keys_applied, fit.keys_unmatched);
+        text.push_str(&format!(
+            "{name}: {applied} keys applied, {left} left over\n"
+        ));
+        if has_all_keys {
+            fit.write_all(text);
+        } else {
+            fit.write_failures(text);
         }
     }
+}
 
-    fn write(&self, text: &mut String, has_all_keys: bool) {
-        let Self {
-            name,
+impl Outcome {
+    /// The entry of an adapter that cannot be checked; the error itself goes to `errors`.
+    fn failed(name: &str, error: CliError, errors: &mut Vec<(String, CliError)>) -> Self {
+        let sentence = sentence(&error);
+        errors.push((name.to_owned(), error));
+        Self::Failed { error: sentence }
+    }
+}
+
+impl Fit {
+    /// Reads the adapter at `path` and looks its keys up in `tree`.
+    fn of(path: &Path, tree: &ShapeTree, device: &Device) -> Result<Self, CliError> {
+        let set = adapter_file::load(path, device)?;
+        let report = fit_report(tree, &set)?;
+        let causes = causes(&set);
+        let (keys_applied, keys_unmatched) = (report.keys_applied(), report.keys_unmatched());
+        let targets = report.targets.into_iter();
+        Ok(Self {
             keys_applied,
             keys_unmatched,
-            targets,
-        } = self;
-        text.push_str(&format!(
-            "{name}: {keys_applied} keys applied, {keys_unmatched} left over\n"
-        ));
-        if !has_all_keys {
-            return self.write_failures(text);
-        }
-        for target in targets {
+            targets: targets.map(|report| Target::new(report, &causes)).collect(),
+        })
+    }
+
+    fn write_all(&self, text: &mut String) {
+        for target in &self.targets {
             let reason = target
                 .reason
                 .as_ref()
@@ -178,7 +250,7 @@ impl Checked {
             };
             match groups
                 .iter_mut()
-                .find(|(first, known, _)| first.outcome == target.outcome && *known == reason)
+                .find(|(first, ..)| first.fails_like(target))
             {
                 Some((.., count)) => *count += 1,
                 None => groups.push((target, reason, 1)),
@@ -199,23 +271,27 @@ impl Checked {
 }
 
 impl Target {
-    fn new(report: KeyReport) -> Self {
+    fn new(report: KeyReport, causes: &BTreeMap<&str, Cause>) -> Self {
         let is_applied = matches!(report.outcome, KeyOutcome::Applied { .. });
-        let reason = report.outcome.reason();
+        let is_refused = matches!(report.outcome, KeyOutcome::Refused { .. });
+        let cause = causes.get(report.target.as_str()).copied();
         Self {
             outcome: report.outcome.name(),
-            reason: (!is_applied).then(|| without_layer(&report.target, &reason).to_owned()),
+            reason: (!is_applied).then(|| report.outcome.reason()),
+            cause: cause.filter(|_| is_refused),
             target: report.target,
             keys: report.keys,
         }
     }
-}
 
-/// A reason without the layer it is about, where that stands before it already.
-pub(super) fn without_layer<'a>(layer: &str, reason: &'a str) -> &'a str {
-    reason
-        .strip_prefix(&format!("layer `{layer}`: "))
-        .unwrap_or(reason)
+    /// Whether two targets failed for the same reason.
+    fn fails_like(&self, other: &Self) -> bool {
+        let is_same = match (self.cause, other.cause) {
+            (None, None) => self.reason == other.reason,
+            causes => causes.0 == causes.1,
+        };
+        is_same && self.outcome == other.outcome
+    }
 }
 
 /// Dimensions of a weight at most.

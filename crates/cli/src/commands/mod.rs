@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod inspect;
+mod refusals;
 mod registry;
 pub mod sample;
 pub mod sweep;

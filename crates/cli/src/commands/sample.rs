@@ -1,6 +1,6 @@
 //! `sample`: prompts with one set of adapters, side by side in one picture.
 
-use std::{collections::HashMap, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use overglaze_core::{MountReport, adapter_file, mount};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
     output_file::OutputFile,
     pictures::pictures,
     progress,
-    sampling::{Sampled, Scene, num_steps},
+    sampling::{Sampled, Scene, noise_origin, num_steps},
     sheet::{Sheet, SheetColumn, write_png},
     table,
     tensor_file::write_latents,
@@ -79,7 +79,7 @@ pub fn sample(
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let mut model = LoadedModel::load(path, config, &device, flags)?;
-    let scene = Scene::new(&args.scene, &model)?;
+    let scene = Scene::new(&args.scene, &model, console)?;
     let loras = mount_all(args, &mut model)?;
     let bar = progress::steps(console, scene.num_steps());
     let Sampled {
@@ -88,7 +88,7 @@ pub fn sample(
     } = scene.sample(&model.flux.transformer, &bar)?;
     bar.finish_and_clear();
     if let Some(place) = latents_place {
-        write_latents(&place, &[("latents", &latents)], metadata(args, &model))?;
+        write_latents(&place, &[("latents", &latents)], &metadata(args, &model))?;
     }
     write_png(&picture, &row(args, &model, &scene, &latents)?.draw()?)?;
     let report = SampleReport {
@@ -141,9 +141,9 @@ fn row(
     } else {
         ", latent preview (not decoded)"
     };
-    let (steps, seed) = (num_steps(&args.scene, model), args.scene.seed);
+    let (steps, (origin, noise)) = (num_steps(&args.scene, model), noise_origin(&args.scene));
     Ok(Sheet {
-        title: format!("{}, {steps} steps, seed {seed}{preview}", model.label),
+        title: format!("{}, {steps} steps, {origin} {noise}{preview}", model.label),
         columns: labelled
             .map(|(label, cell)| SheetColumn {
                 label: label.clone(),
@@ -154,15 +154,15 @@ fn row(
     })
 }
 
-fn metadata(args: &SampleArgs, model: &LoadedModel) -> HashMap<String, String> {
+fn metadata(args: &SampleArgs, model: &LoadedModel) -> BTreeMap<&'static str, String> {
     let lora =
         |lora: &crate::lora_arg::LoraArg| format!("{}:{}", loras::name(&lora.path), lora.strength);
     let loras: Vec<_> = args.loras.iter().map(lora).collect();
-    HashMap::from([
-        ("model".into(), model.label.clone()),
-        ("seed".into(), args.scene.seed.to_string()),
-        ("steps".into(), num_steps(&args.scene, model).to_string()),
-        ("loras".into(), loras.join(",")),
+    BTreeMap::from([
+        ("model", model.label.clone()),
+        noise_origin(&args.scene),
+        ("steps", num_steps(&args.scene, model).to_string()),
+        ("loras", loras.join(",")),
     ])
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use overglaze_cli::Budget;
+use overglaze_cli::{Budget, WeightMemory, weight_budget};
 
 use crate::overglaze::overglaze;
 
@@ -62,6 +62,33 @@ fn a_third_of_the_model_gives_the_same_pixels() {
     assert_eq!(tight["base_restored"], true);
     assert_eq!(free["residency"]["is_streamed"], false);
     assert_eq!(free["residency"]["budget_bytes"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_card_takes_bytes_of_its_own_memory_only() {
+    let of_card = |host, device| {
+        weight_budget(WeightMemory::Card, host, device).map_err(|error| error.to_string())
+    };
+    assert_eq!(of_card(None, None), Ok(None));
+    assert_eq!(of_card(None, Some(Budget::Bytes(7))), Ok(Some(7)));
+    let percent = of_card(None, Some(Budget::Percent(50.0)));
+    let expected = "--device-budget 50%: the free memory of a card cannot be told, so a percentage means nothing \
+                    here; give bytes, such as 6GiB";
+    assert_eq!(percent, Err(expected.into()));
+    let host = of_card(Some(Budget::Bytes(7)), Some(Budget::Bytes(9)));
+    let expected = "--host-budget does not apply to a card: its weights pass from the mapped file to the card and \
+                    none stay in host memory, so give --device-budget instead";
+    assert_eq!(host, Err(expected.into()));
+}
+
+#[test]
+fn in_host_memory_the_smaller_budget_holds() {
+    let bytes = |bytes| Some(Budget::Bytes(bytes));
+    let of_host = |host, device| weight_budget(WeightMemory::Host, host, device).unwrap();
+    assert_eq!(of_host(bytes(7), bytes(9)), Some(7));
+    assert_eq!(of_host(bytes(9), bytes(7)), Some(7));
+    assert_eq!(of_host(bytes(7), None), Some(7));
+    assert_eq!(of_host(None, None), None);
 }
 
 #[test]

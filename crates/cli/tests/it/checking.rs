@@ -142,3 +142,80 @@ fn flux_keys_bring_their_aliases_without_a_config() {
     let run = overglaze(folder.path(), &arguments);
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
 }
+
+#[test]
+fn an_unreadable_adapter_does_not_hide_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let loras = folder.path().join("loras");
+    fs::create_dir(&loras).unwrap();
+    fs::write(
+        loras.join("b-page.safetensors"),
+        "<!DOCTYPE html><html></html>",
+    )
+    .unwrap();
+    for name in ["a.safetensors", "c.safetensors"] {
+        fs::copy(demo_file("more/negative.safetensors"), loras.join(name)).unwrap();
+    }
+    let run = overglaze(folder.path(), &["check", "loras", "--json"]);
+    assert_eq!(run.code, Some(1));
+    let why = "`loras/b-page.safetensors` is an HTML page, not a safetensors file; a server's answer was saved in \
+               its place, so fetch the file itself";
+    assert_eq!(
+        run.stderr,
+        format!(
+            "error: 1 of 3 adapters cannot be checked; the first, `b-page.safetensors`: {why}\n"
+        )
+    );
+    let document = run.json();
+    let adapters = document["adapters"].as_array().unwrap();
+    let applied: Vec<_> = adapters
+        .iter()
+        .map(|entry| entry["keys_applied"].as_u64())
+        .collect();
+    assert_eq!(applied, [Some(66), None, Some(66)]);
+    assert_eq!(
+        adapters[1],
+        serde_json::json!({"name": "b-page.safetensors", "error": why})
+    );
+    let text = overglaze(folder.path(), &["check", "loras"]).stdout;
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(
+        text.contains(&format!("b-page.safetensors: not checked: {why}\n")),
+        "{text}"
+    );
+}
+
+/// Layers that are refused for the same cause are one line, whatever their names.
+#[test]
+fn refused_layers_are_grouped_by_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |layer: &str, end: &str| format!("transformer.net.{layer}.{end}.weight");
+    let (first, second, third) = (key("a", "lora_A"), key("b", "lora_A"), key("c", "lora_A"));
+    let up = key("c", "lora_B");
+    write_tensors(
+        &folder.path().join("half.safetensors"),
+        &[
+            (&first, &[2, 4], vec![1.0; 8]),
+            (&second, &[2, 4], vec![1.0; 8]),
+            (&third, &[2, 4], vec![1.0; 8]),
+            (&up, &[8, 2], vec![1.0; 16]),
+        ],
+    );
+    fs::write(
+        folder.path().join("keys.json"),
+        r#"{"net.a.weight": [8, 4], "net.b.weight": [8, 4], "net.c.weight": [8, 4]}"#,
+    )
+    .unwrap();
+    let arguments = ["check", "half.safetensors", "--model-keys", "keys.json"];
+    let run = overglaze(folder.path(), &arguments);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let lines: Vec<_> = run.stdout.lines().collect();
+    assert_eq!(lines[0], "half.safetensors: 2 keys applied, 2 left over");
+    assert!(
+        lines[1].starts_with("  refused        net.a and 1 more: "),
+        "{lines:?}"
+    );
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let text = overglaze(folder.path(), &["inspect", "half.safetensors"]).stdout;
+    assert!(text.contains("\n  refused net.a and 1 more: "), "{text}");
+}

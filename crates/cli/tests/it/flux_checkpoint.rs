@@ -116,3 +116,40 @@ fn what_needs_text_encoders_says_so() {
     let run = overglaze(folder.path(), &["sweep", "--model", text(&model)]);
     assert_eq!(run.code, Some(2), "{}", run.stderr);
 }
+
+#[test]
+fn guidance_that_the_model_does_not_take_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tensors(
+        &folder.path().join("c.safetensors"),
+        &[
+            ("encoder_hidden_states", &[1, 1, 64], vec![0.5; 64]),
+            ("pooled_projections", &[1, 64], vec![0.5; 64]),
+            ("guidance", &[1], vec![3.5]),
+        ],
+    );
+    let given = ["--conditioning", "c.safetensors", "--size", "32x32"];
+    let run = sweep(folder.path(), &given);
+    let note = "note: the conditioning file's guidance is not used: transformer has no guidance embedding\n";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), note));
+    let run = sweep(folder.path(), &[&given[..], &["--quiet"]].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn conditioning_that_holds_no_numbers_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pooled = vec![0.5; 64];
+    pooled[9] = f32::INFINITY;
+    write_tensors(
+        &folder.path().join("c.safetensors"),
+        &[
+            ("encoder_hidden_states", &[1, 1, 64], vec![0.5; 64]),
+            ("pooled_projections", &[1, 64], pooled),
+        ],
+    );
+    let run = sweep(folder.path(), &["--conditioning", "c.safetensors"]);
+    let expected =
+        "error: c.safetensors: tensor `pooled_projections` holds inf, expected finite numbers\n";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(1), expected));
+}

@@ -79,3 +79,62 @@ fn files_are_compared() {
 ";
     assert!(run.stdout.contains(expected), "{}", run.stdout);
 }
+
+/// What is wrong with a model is said of it; the tensors are listed all the same.
+#[test]
+fn a_model_that_contradicts_itself_is_still_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let markers = [
+        "time_text_embed.text_embedder.linear_1.weight",
+        "x_embedder.weight",
+        "context_embedder.weight",
+        "vector_in.in_layer.weight",
+        "img_in.weight",
+        "txt_in.weight",
+    ];
+    let shape: &[usize] = &[1, 1];
+    let tensors = markers.map(|name| (name, shape, vec![0.5]));
+    write_tensors(&folder.path().join("both.safetensors"), &tensors);
+    let run = overglaze(folder.path(), &["inspect", "both.safetensors", "--json"]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    let file = &run.json()["files"][0];
+    assert_eq!(file["num_tensors"], 6);
+    assert_eq!(file["model"]["naming"], "mixed");
+    let unknown = file["model"]["unknown"].as_str().unwrap();
+    assert!(unknown.contains("mixes two namings"), "{unknown}");
+}
+
+#[test]
+fn a_broken_neighbour_is_no_failure_and_another_config_can_be_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(demo_file(from), folder.path().join(to)).unwrap();
+    };
+    copy(
+        "transformer/diffusion_pytorch_model.safetensors",
+        "model.safetensors",
+    );
+    copy("transformer/config.json", "right.json");
+    std::fs::write(folder.path().join("config.json"), "{").unwrap();
+    let inspect = |more: &[&str]| {
+        let arguments = ["inspect", "model.safetensors", "--json"];
+        overglaze(folder.path(), &[&arguments, more].concat())
+    };
+    let run = inspect(&[]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    let file = &run.json()["files"][0];
+    assert_eq!(
+        (&file["num_values"], &file["model"]["naming"]),
+        (&1_165_232.into(), &"diffusers".into())
+    );
+    let unknown = file["model"]["unknown"].as_str().unwrap();
+    let expected = "the model's config.json is not JSON of the expected form: EOF while parsing an object at line 1 \
+                    column 1";
+    assert_eq!(unknown, expected);
+    let model = &inspect(&["--config", "right.json"]).json()["files"][0]["model"];
+    assert_eq!(
+        (&model["config"]["num_layers"], &model["unknown"]),
+        (&2.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(inspect(&["--config", "none.json"]).code, Some(1));
+}

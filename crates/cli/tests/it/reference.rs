@@ -33,20 +33,40 @@ pub(crate) fn latents(name: &str) -> Latents {
 
 /// Asserts agreement, and that there is something to agree with.
 pub(crate) fn assert_close(found: &Latents, name: &str) {
-    let expected = values(name);
+    assert_agrees(found.values(), &values(name), name);
+}
+
+fn assert_agrees(found: &[f32], expected: &[f32], name: &str) {
     let largest = expected
         .iter()
         .fold(0.0_f32, |largest, value| largest.max(value.abs()));
     assert!(largest > 0.5, "{name} is not all zero");
-    let worst = worst(found.values(), &expected);
+    let worst = worst(found, expected);
     assert!(worst <= TOLERANCE, "{name}: off by {worst}");
 }
 
-/// The largest absolute difference.
+/// The largest absolute difference; all values must be finite, for `max` passes over a NaN.
 pub(crate) fn worst(found: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(found.len(), expected.len());
+    let not_finite = found
+        .iter()
+        .chain(expected)
+        .find(|value| !value.is_finite());
+    assert_eq!(not_finite, None, "every value is a number");
     found
         .iter()
         .zip(expected)
         .fold(0.0, |worst, (a, b)| worst.max((a - b).abs()))
+}
+
+#[test]
+fn what_is_no_number_agrees_with_nothing() {
+    let expected = values("out.base");
+    assert_agrees(&expected, &expected, "itself");
+    for wrong in [f32::NAN, f32::INFINITY, 2.0 * TOLERANCE] {
+        let mut found = expected.clone();
+        found[3] += wrong;
+        let agreement = std::panic::catch_unwind(|| assert_agrees(&found, &expected, "found"));
+        assert!(agreement.is_err(), "off by {wrong}");
+    }
 }

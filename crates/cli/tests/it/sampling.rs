@@ -63,3 +63,63 @@ fn a_seed_gives_the_same_picture_again_and_another_seed_another() {
     assert!(sample("5") == sample("5"));
     assert!(sample("5") != sample("6"));
 }
+
+#[test]
+fn the_same_run_writes_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let lora = demo_file("more/negative.safetensors");
+    let saved = |name: &str| {
+        let arguments = [
+            "sample",
+            "--prompt",
+            "bag",
+            "--steps",
+            "1",
+            "--lora",
+            text(&lora),
+        ];
+        let run = overglaze(
+            folder.path(),
+            &[&arguments[..], &["--save-latents", name]].concat(),
+        );
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        fs::read(folder.path().join(name)).unwrap()
+    };
+    let first = saved("a.safetensors");
+    // Four entries in an order by chance would be the same in one of 24 runs.
+    for name in ["b.safetensors", "c.safetensors", "d.safetensors"] {
+        assert!(saved(name) == first);
+    }
+}
+
+#[test]
+fn noise_from_a_file_is_named_in_place_of_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let noise: Vec<f32> = (0..1024_u16).map(|i| f32::from(i % 7) - 3.0).collect();
+    crate::overglaze::write_tensors(
+        &folder.path().join("n.safetensors"),
+        &[("x", &[1, 64, 16], noise)],
+    );
+    let run = overglaze(
+        folder.path(),
+        &[
+            "sample",
+            "--prompt",
+            "bag",
+            "--steps",
+            "1",
+            "--noise",
+            "n.safetensors",
+            "--save-latents",
+            "l.safetensors",
+        ],
+    );
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let bytes = fs::read(folder.path().join("l.safetensors")).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let metadata = &header.metadata().as_ref().unwrap()["overglaze"];
+    assert_eq!(
+        metadata,
+        r#"{"loras":"","model":"demo","noise":"n.safetensors","steps":"1"}"#
+    );
+}

@@ -55,7 +55,7 @@ fn settings_that_do_not_apply_or_do_not_fit() {
     check(
         &["sweep", "--prompt", "bag", "--noise", "nan.safetensors"],
         1,
-        "`nan.safetensors`: tensor `x` holds NaN, expected finite numbers",
+        "nan.safetensors: tensor `x` holds NaN, expected finite numbers",
     );
     check(
         &["sweep", "--conditioning", "two.safetensors"],
@@ -125,6 +125,10 @@ fn usage_errors_suggest_the_nearest() {
     check(
         &["sweep", "--prompt", "a", "--conditioning", "c"],
         "cannot be used with",
+    );
+    check(
+        &["sample", "--seed", "0", "--noise", "n.safetensors"],
+        "the argument '--seed <N>' cannot be used with '--noise <FILE>'",
     );
     check(&[], "Usage: overglaze");
 }

@@ -1,5 +1,5 @@
 //! Joint attention over text and image tokens: `softmax(q·kᵀ/√d)·v` with RMS-normalized, rotated
-//! queries and keys. Heads are `[batch, heads, tokens, head_dim]`.
+//! queries and keys. Heads are `[batch, tokens, heads, head_dim]`, as projections come, until they attend.
 
 use burn::tensor::{Tensor, module::attention, ops::AttentionModuleOptions};
 use overglaze_core::PatchedRmsNorm;
@@ -37,18 +37,14 @@ impl HeadNorms {
         let query = self.query.layer.try_forward(cut(query, head_dim))?;
         let key = self.key.layer.try_forward(cut(key, head_dim))?;
         let value = cut(value, head_dim);
-        Ok(Heads {
-            query: query.swap_dims(1, 2),
-            key: key.swap_dims(1, 2),
-            value: value.swap_dims(1, 2),
-        })
+        Ok(Heads { query, key, value })
     }
 }
 
 impl Heads {
     /// The tokens of `self` followed by those of `other`.
     pub(crate) fn concat(self, other: Self) -> Self {
-        let join = |first, second| Tensor::cat(vec![first, second], 2);
+        let join = |first, second| Tensor::cat(vec![first, second], 1);
         Self {
             query: join(self.query, other.query),
             key: join(self.key, other.key),
@@ -58,17 +54,20 @@ impl Heads {
 
     /// What every token attends to, `[batch, tokens, inner]`.
     pub(crate) fn attend(self, rotary: &Rotary) -> Tensor<3> {
-        let (query, key) = (rotary.apply(self.query), rotary.apply(self.key));
-        let [batch, heads, tokens, head_dim] = query.dims();
-        let output = attend_in_chunks(&query, &key, &self.value);
+        let [batch, tokens, heads, head_dim] = self.query.dims();
+        let heads_first = |x: Tensor<4>| x.swap_dims(1, 2);
+        let query = heads_first(rotary.apply(self.query));
+        let key = heads_first(rotary.apply(self.key));
+        let output = attend_in_chunks(&query, &key, &heads_first(self.value));
         output
             .swap_dims(1, 2)
             .reshape([batch, tokens, heads * head_dim])
     }
 }
 
-/// Attention over bounded chunks of query rows. A row depends on no other, so the result is that of
-/// one call, and a device without fused attention never holds more than [`MAX_SCORES`] scores.
+/// Attention over bounded chunks of query rows, heads as `[batch, heads, tokens, head_dim]`. A row depends
+/// on no other, so the result is that of one call, and a device without fused attention never holds more
+/// than [`MAX_SCORES`] scores.
 fn attend_in_chunks(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>) -> Tensor<4> {
     let [batch, heads, tokens, _] = query.dims();
     let rows = (MAX_SCORES / (batch * heads * tokens)).clamp(1, tokens);

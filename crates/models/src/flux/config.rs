@@ -42,8 +42,8 @@ impl FluxConfigFile {
     /// Reads the document.
     ///
     /// # Errors
-    /// [`ModelError::Json`] when it is not JSON of this form, [`ModelError::InvalidConfig`] when
-    /// it is of another network.
+    /// [`ModelError::Json`] when it is not JSON of this form, [`ModelError::NotThisNetwork`] or
+    /// [`ModelError::InvalidConfig`] when it is of another network.
     pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
         let file: Self = serde_json::from_slice(json).map_err(|source| ModelError::Json {
             document: "the model's config.json".to_owned(),
@@ -56,7 +56,10 @@ impl FluxConfigFile {
     /// Refuses the documents of other networks.
     pub(crate) fn check_network(&self) -> Result<(), ModelError> {
         if let Some(name) = self.class_name.as_ref().filter(|name| *name != CLASS_NAME) {
-            return Err(invalid("_class_name", name, CLASS_NAME));
+            return Err(ModelError::NotThisNetwork {
+                found: name.clone(),
+                expected: CLASS_NAME,
+            });
         }
         if let Some(size) = self.patch_size.filter(|size| *size != 1) {
             return Err(invalid("patch_size", &size, "1"));

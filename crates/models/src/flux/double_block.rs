@@ -8,13 +8,14 @@
 //! x         += gate_b · mlp_out(gelu(mlp_in(b(x))))
 //! ```
 
-use burn::tensor::{Tensor, activation::gelu_approximate};
+use burn::tensor::Tensor;
 use overglaze_core::PatchedLinear;
 
 use crate::{
     ModelError,
     flux::{
         attention::{HeadNorms, Heads},
+        gelu::gelu,
         layers::{Named, visit_fields},
         modulation::{Branch, Modulation},
         projection::Projection,
@@ -81,7 +82,8 @@ impl StreamEntry {
         conditioning: &Tensor<2>,
     ) -> Result<(Heads, [Branch; 2]), ModelError> {
         let [a, b, c, d, e, f] = self.modulation.vectors(conditioning)?;
-        let branches = [Branch::new([a, b, c]), Branch::new([d, e, f])];
+        let branch = |vectors| Branch::new(vectors, &self.modulation.norm);
+        let branches = [branch([a, b, c]), branch([d, e, f])];
         let qkv = self.qkv.forward(&branches[0].input(stream))?;
         let qkv = qkv
             .try_into()
@@ -113,7 +115,7 @@ impl StreamExit {
     ) -> Result<Tensor<3>, ModelError> {
         let stream = attention.add(stream, self.proj.layer.try_forward(attended)?);
         let hidden = self.mlp_in.layer.try_forward(mlp.input(&stream))?;
-        let output = self.mlp_out.layer.try_forward(gelu_approximate(hidden))?;
+        let output = self.mlp_out.layer.try_forward(gelu(hidden))?;
         Ok(mlp.add(stream, output))
     }
 }

@@ -13,6 +13,7 @@ use crate::{
         layers::{Named, visit_fields},
         map::TIME_WIDTH,
     },
+    rounded,
 };
 
 /// The three embeddings that are added up.
@@ -67,8 +68,8 @@ fn sinusoids(values: &[f32], device: &Device) -> Tensor<2> {
     let mut embedded = Vec::with_capacity(values.len() * TIME_WIDTH);
     for value in values {
         let angles = frequencies().map(|frequency| f64::from(value * TIME_SCALE * frequency));
-        embedded.extend(angles.clone().map(|angle| single(angle.cos())));
-        embedded.extend(angles.map(|angle| single(angle.sin())));
+        embedded.extend(angles.clone().map(|angle| rounded(angle.cos())));
+        embedded.extend(angles.map(|angle| rounded(angle.sin())));
     }
     let data = TensorData::new(embedded, [values.len(), TIME_WIDTH]);
     Tensor::from_data(data, (device, DType::F32))
@@ -76,20 +77,11 @@ fn sinusoids(values: &[f32], device: &Device) -> Tensor<2> {
 
 /// The frequencies, rounded to f32 where the reference rounds.
 fn frequencies() -> impl Iterator<Item = f32> + Clone {
-    let log_period = single(-MAX_PERIOD.ln());
+    let log_period = rounded(-MAX_PERIOD.ln());
     (0..NUM_FREQUENCIES).map(move |index| {
         let exponent = log_period * f32::from(index) / f32::from(NUM_FREQUENCIES);
-        single(f64::from(exponent).exp())
+        rounded(f64::from(exponent).exp())
     })
-}
-
-/// Rounds to f32.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-fn single(value: f64) -> f32 {
-    value as f32
 }
 
 /// The model takes times in 0 to 1 and embeds them in 0 to 1000.

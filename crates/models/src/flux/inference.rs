@@ -161,62 +161,21 @@ fn agree(
     names: &Names,
     query_norm: &str,
 ) -> Result<(), ModelError> {
-    let heads = file.num_attention_heads;
-    let (text, pooled) = (file.joint_attention_dim, file.pooled_projection_dim);
-    same(
-        "in_channels",
-        file.in_channels,
-        &config.in_channels,
-        names.image_in,
-    )?;
-    same(
-        "out_channels",
-        file.out_channels,
-        &config.out_channels,
-        names.out,
-    )?;
-    same(
-        "num_layers",
-        file.num_layers,
-        &config.num_layers,
-        names.double,
-    )?;
-    same(
-        "num_single_layers",
-        file.num_single_layers,
-        &config.num_single_layers,
-        names.single,
-    )?;
-    same(
-        "attention_head_dim",
-        file.attention_head_dim,
-        &config.attention_head_dim,
-        query_norm,
-    )?;
-    same(
-        "num_attention_heads",
-        heads,
-        &config.num_attention_heads,
-        names.image_in,
-    )?;
-    same(
-        "joint_attention_dim",
-        text,
-        &config.joint_attention_dim,
-        names.text_in,
-    )?;
-    same(
-        "pooled_projection_dim",
-        pooled,
-        &config.pooled_projection_dim,
-        names.pooled_in,
-    )?;
-    same(
-        "guidance_embeds",
-        file.guidance_embeds,
-        &config.guidance_embeds,
-        names.guidance_in,
-    )
+    macro_rules! same {
+        ($field:ident, $tensor:expr) => {
+            same(stringify!($field), file.$field, &config.$field, $tensor)?
+        };
+    }
+    same!(in_channels, names.image_in);
+    same!(out_channels, names.out);
+    same!(num_layers, names.double);
+    same!(num_single_layers, names.single);
+    same!(attention_head_dim, query_norm);
+    same!(num_attention_heads, names.image_in);
+    same!(joint_attention_dim, names.text_in);
+    same!(pooled_projection_dim, names.pooled_in);
+    same!(guidance_embeds, names.guidance_in);
+    Ok(())
 }
 
 fn same<T: PartialEq + ToString>(

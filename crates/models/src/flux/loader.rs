@@ -19,6 +19,7 @@ use crate::{
         projection::Projection,
         single_block::SingleBlock,
         transformer::{FinalLayer, Parts},
+        unit_norm::UnitNorm,
     },
 };
 
@@ -28,6 +29,8 @@ pub(crate) struct FluxLoader {
     loader: LayerLoader,
     tensors: TensorShapes,
     naming: Naming,
+    /// The one norm that every modulation shares.
+    norm: UnitNorm,
 }
 
 impl FluxLoader {
@@ -35,12 +38,14 @@ impl FluxLoader {
         source: Arc<dyn WeightSource>,
         config: LoaderConfig,
         tensors: TensorShapes,
-        naming: Naming,
+        (naming, inner_dim): (Naming, usize),
     ) -> Self {
+        let norm = UnitNorm::new(inner_dim, &config.device);
         Self {
             loader: LayerLoader::new(source, config),
             tensors,
             naming,
+            norm,
         }
     }
 
@@ -69,9 +74,7 @@ impl FluxLoader {
                 .map(|map| self.single(map))
                 .collect::<Result<_, _>>()?,
             last: FinalLayer {
-                modulation: Modulation {
-                    linear: self.linear(&map.final_modulation)?,
-                },
+                modulation: self.modulation(&map.final_modulation)?,
                 linear: self.linear(&map.final_linear)?,
                 naming: self.naming,
             },
@@ -101,9 +104,7 @@ impl FluxLoader {
 
     fn entry(&mut self, map: &StreamMap) -> Result<StreamEntry, ModelError> {
         Ok(StreamEntry {
-            modulation: Modulation {
-                linear: self.linear(&map.modulation)?,
-            },
+            modulation: self.modulation(&map.modulation)?,
             qkv: self.projection(&map.qkv)?,
             norms: self.norms(&map.query_norm, &map.key_norm)?,
         })
@@ -119,12 +120,17 @@ impl FluxLoader {
 
     fn single(&mut self, map: &SingleMap) -> Result<SingleBlock, ModelError> {
         Ok(SingleBlock {
-            modulation: Modulation {
-                linear: self.linear(&map.modulation)?,
-            },
+            modulation: self.modulation(&map.modulation)?,
             qkv_mlp: self.projection(&map.qkv_mlp)?,
             norms: self.norms(&map.query_norm, &map.key_norm)?,
             out: self.linear(&map.out)?,
+        })
+    }
+
+    fn modulation(&mut self, map: &LinearMap) -> Result<Modulation, ModelError> {
+        Ok(Modulation {
+            linear: self.linear(map)?,
+            norm: self.norm.clone(),
         })
     }
 

@@ -13,6 +13,7 @@ mod attention;
 mod config;
 mod double_block;
 mod embedding;
+mod gelu;
 mod inference;
 mod inputs;
 mod layers;
@@ -27,6 +28,7 @@ mod projection;
 mod rope;
 mod single_block;
 mod transformer;
+mod unit_norm;
 
 pub use config::{FluxConfig, FluxConfigFile};
 pub use inputs::{FluxInputs, PositionIds};

@@ -63,11 +63,16 @@ impl FluxModel {
         let map = FluxMap::new(&config);
         let names = table(&map, naming)?;
         let source = Prefixed::below(source, prefix);
-        let mut loader = FluxLoader::new(source, options.loader, tensors, naming);
+        let mut loader = FluxLoader::new(
+            source,
+            options.loader,
+            tensors,
+            (naming, config.inner_dim()),
+        );
         let parts = loader.parts(&map)?;
         let base = loader.finish()?;
         Ok(Self {
-            transformer: FluxTransformer::new(config, naming, names, parts),
+            transformer: FluxTransformer::new(config, names, parts),
             base,
         })
     }

@@ -1,22 +1,26 @@
 //! Adaptive layer norm: `y = LN(x)·(1 + scale) + shift`, and the gate on a residual branch, all three
-//! linear in the conditioning vector. The layer norm has no parameters of its own, eps 1e-6.
+//! linear in the conditioning vector.
 //!
 //! Reference: Peebles and Xie, "Scalable Diffusion Models with Transformers", adaLN-Zero.
 
 use std::array;
 
-use burn::tensor::{DType, Tensor, module::layer_norm};
+use burn::tensor::Tensor;
 use overglaze_core::PatchedLinear;
 
 use crate::{
     ModelError,
-    flux::layers::{Named, visit_fields},
+    flux::{
+        layers::{Named, visit_fields},
+        unit_norm::UnitNorm,
+    },
 };
 
-/// The layer `[n·inner, inner]` that computes n modulation vectors.
+/// The layer `[n·inner, inner]` that computes n modulation vectors, and the norm they modulate.
 #[derive(Clone, Debug)]
 pub(crate) struct Modulation {
     pub(crate) linear: Named<PatchedLinear>,
+    pub(crate) norm: UnitNorm,
 }
 
 visit_fields!(Modulation { linear });
@@ -35,22 +39,30 @@ impl Modulation {
     }
 }
 
-/// Shift, scale and gate of one residual branch, each `[batch, 1, inner]`.
+/// Shift, scale and gate of one residual branch, each `[batch, 1, inner]`, with the norm before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
-    pub(crate) shift: Tensor<3>,
-    pub(crate) scale: Tensor<3>,
-    pub(crate) gate: Tensor<3>,
+    shift: Tensor<3>,
+    scale: Tensor<3>,
+    gate: Tensor<3>,
+    norm: UnitNorm,
 }
 
 impl Branch {
-    pub(crate) fn new([shift, scale, gate]: [Tensor<3>; 3]) -> Self {
-        Self { shift, scale, gate }
+    pub(crate) fn new([shift, scale, gate]: [Tensor<3>; 3], norm: &UnitNorm) -> Self {
+        let norm = norm.clone();
+        Self {
+            shift,
+            scale,
+            gate,
+            norm,
+        }
     }
 
     /// The branch's input: the modulated norm of the stream.
     pub(crate) fn input(&self, stream: &Tensor<3>) -> Tensor<3> {
-        modulated_norm(stream.clone(), self.shift.clone(), self.scale.clone())
+        let (shift, scale) = (self.shift.clone(), self.scale.clone());
+        self.norm.modulated(stream.clone(), shift, scale)
     }
 
     /// The stream with the branch's gated output added.
@@ -58,12 +70,3 @@ impl Branch {
         stream + output * self.gate.clone()
     }
 }
-
-/// `LN(x)·(1 + scale) + shift` with x `[batch, tokens, inner]`.
-pub(crate) fn modulated_norm(x: Tensor<3>, shift: Tensor<3>, scale: Tensor<3>) -> Tensor<3> {
-    let [.., width] = x.dims();
-    let ones = Tensor::ones([width], (&x.device(), DType::F32));
-    layer_norm(x, ones, None, LAYER_NORM_EPS) * (scale + 1.0) + shift
-}
-
-const LAYER_NORM_EPS: f64 = 1e-6;

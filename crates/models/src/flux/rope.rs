@@ -1,21 +1,22 @@
-//! Rotary position embedding over three axes, pairs interleaved.
+//! Rotary positions: three axes (index, row, column) share the head's width, pairs interleaved.
 //!
 //! Axis a of width d turns the pair i of a head by `angle = position·10000^(−2i/d)`:
 //! `(x₀, x₁) → (x₀·cos − x₁·sin, x₁·cos + x₀·sin)`. Angles are computed in f64, their sine and
-//! cosine rounded to f32. Reference: Su et al., "`RoFormer`"; origin: diffusers `FluxPosEmbed`.
+//! cosine rounded to f32. Turned heads hold first all x₀, then all x₁: queries and keys alike, so that
+//! their products are the same, and no pair has to be put back together.
+//! Reference: Su et al., "`RoFormer`"; origin: diffusers `FluxPosEmbed`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-use crate::flux::PositionIds;
+use crate::{flux::PositionIds, rounded};
 
-/// Sines and cosines of a sequence, both `[1, tokens, head_dim / 2, 2]`.
+/// Sines and cosines of a sequence, both `[1, tokens, 1, head_dim / 2, 1]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rotary {
-    cos: Tensor<4>,
-    /// With the first of each pair negated.
-    sin: Tensor<4>,
+    cos: Tensor<5>,
+    sin: Tensor<5>,
 }
 
 impl Rotary {
@@ -23,18 +24,17 @@ impl Rotary {
         let num_tokens = ids.iter().map(PositionIds::len).sum();
         let num_pairs = axes.iter().sum::<usize>() / 2;
         let frequencies: Vec<(usize, f64)> = axes.iter().enumerate().flat_map(axis).collect();
-        let mut cos = Vec::with_capacity(num_tokens * num_pairs * 2);
-        let mut sin = Vec::with_capacity(num_tokens * num_pairs * 2);
+        let mut cos = Vec::with_capacity(num_tokens * num_pairs);
+        let mut sin = Vec::with_capacity(num_tokens * num_pairs);
         for position in ids.iter().flat_map(PositionIds::as_slice) {
             for (axis, frequency) in &frequencies {
-                let angle = f64::from(position[*axis]) * frequency;
-                let (sine, cosine) = (single(angle.sin()), single(angle.cos()));
-                cos.extend([cosine, cosine]);
-                sin.extend([-sine, sine]);
+                let (sine, cosine) = (f64::from(position[*axis]) * frequency).sin_cos();
+                cos.push(rounded(cosine));
+                sin.push(rounded(sine));
             }
         }
         let tensor = |values| {
-            let data = TensorData::new(values, [1, num_tokens, num_pairs, 2]);
+            let data = TensorData::new(values, [1, num_tokens, 1, num_pairs, 1]);
             Tensor::from_data(data, (device, DType::F32))
         };
         Self {
@@ -43,21 +43,27 @@ impl Rotary {
         }
     }
 
-    /// Turns every head of `x` `[batch, heads, tokens, head_dim]`.
+    /// Turns every head of `x` `[batch, tokens, heads, head_dim]`.
     pub(crate) fn apply(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, heads, tokens, head_dim] = x.dims();
-        let pairs = x.reshape([batch * heads, tokens, head_dim / 2, 2]);
-        let swapped = pairs.clone().flip([3]);
-        let turned = pairs * self.cos.clone() + swapped * self.sin.clone();
-        turned.reshape([batch, heads, tokens, head_dim])
+        let [batch, tokens, heads, head_dim] = x.dims();
+        let num_pairs = head_dim / 2;
+        let pairs: Tensor<5> = x.reshape([batch, tokens, heads, num_pairs, 2]);
+        let (first, second) = (pairs.clone().narrow(4, 0, 1), pairs.narrow(4, 1, 1));
+        let turned = [
+            first.clone() * self.cos.clone() - second.clone() * self.sin.clone(),
+            second * self.cos.clone() + first * self.sin.clone(),
+        ];
+        let halves = turned.map(|half| half.reshape([batch, tokens, heads, num_pairs]));
+        Tensor::cat(halves.into(), 3)
     }
 }
 
-/// The last rotary tables, kept because every step of a run uses the same ones.
+/// The last few rotary tables of a model, shared by its clones: every step of a run uses the same ones,
+/// and runs of other sizes may go on beside it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RotaryCache(Arc<Mutex<Option<Cached>>>);
+pub(crate) struct RotaryCache(Arc<Mutex<Vec<Cached>>>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Cached {
     ids: [PositionIds; 2],
     device: Device,
@@ -67,20 +73,34 @@ struct Cached {
 impl RotaryCache {
     /// The tables of text positions followed by image positions.
     pub(crate) fn rotary(&self, ids: [PositionIds; 2], axes: &[usize], device: &Device) -> Rotary {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hit) = cached
-            .as_ref()
-            .filter(|hit| hit.ids == ids && hit.device == *device)
-        {
-            return hit.rotary.clone();
+        if let Some(hit) = self.find(&ids, device) {
+            return hit;
         }
+        // Computed without the lock, so that nobody else waits for it.
         let rotary = Rotary::new(&ids, axes, device);
-        *cached = Some(Cached {
+        let mut entries = self.entries();
+        if entries.len() == MAX_ENTRIES {
+            entries.remove(0);
+        }
+        entries.push(Cached {
             ids,
             device: device.clone(),
             rotary: rotary.clone(),
         });
         rotary
+    }
+
+    /// The tables that are there, which are then the last to go.
+    fn find(&self, ids: &[PositionIds; 2], device: &Device) -> Option<Rotary> {
+        let mut entries = self.entries();
+        let is_hit = |entry: &Cached| entry.ids == *ids && entry.device == *device;
+        let index = entries.iter().position(is_hit)?;
+        entries[index..].rotate_left(1);
+        entries.last().map(|entry| entry.rotary.clone())
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Cached>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,13 +113,7 @@ fn axis((index, width): (usize, &usize)) -> impl Iterator<Item = (usize, f64)> {
         .map(move |e| (index, THETA.powf(e).recip()))
 }
 
-/// Rounds to f32.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-fn single(value: f64) -> f32 {
-    value as f32
-}
-
 const THETA: f64 = 10_000.0;
+
+/// Tables kept at once; for 4,608 tokens of FLUX.1 one is 2.4 MB.
+const MAX_ENTRIES: usize = 4;

@@ -5,13 +5,14 @@
 //! x         += gate · linear2([attention(q, k, v), gelu(h)])
 //! ```
 
-use burn::tensor::{Tensor, activation::gelu_approximate};
+use burn::tensor::Tensor;
 use overglaze_core::PatchedLinear;
 
 use crate::{
     ModelError,
     flux::{
         attention::HeadNorms,
+        gelu::gelu,
         layers::{Named, visit_fields},
         modulation::{Branch, Modulation},
         projection::Projection,
@@ -43,13 +44,16 @@ impl SingleBlock {
         conditioning: &Tensor<2>,
         rotary: &Rotary,
     ) -> Result<Tensor<3>, ModelError> {
-        let branch = Branch::new(self.modulation.vectors(conditioning)?);
+        let branch = Branch::new(
+            self.modulation.vectors(conditioning)?,
+            &self.modulation.norm,
+        );
         let parts = self.qkv_mlp.forward(&branch.input(&stream))?;
         let [query, key, value, hidden]: [Tensor<3>; 4] = parts
             .try_into()
             .expect("q, k, v and the perceptron are the four parts");
         let attended = self.norms.heads([query, key, value])?.attend(rotary);
-        let joined = Tensor::cat(vec![attended, gelu_approximate(hidden)], 2);
+        let joined = Tensor::cat(vec![attended, gelu(hidden)], 2);
         let output = self.out.layer.try_forward(joined)?;
         Ok(branch.add(stream, output))
     }

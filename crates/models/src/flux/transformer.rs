@@ -10,7 +10,7 @@ use crate::{
         double_block::DoubleBlock,
         embedding::Conditioner,
         layers::{Layers, Named, visit_fields},
-        modulation::{Modulation, modulated_norm},
+        modulation::Modulation,
         rope::{Rotary, RotaryCache},
         single_block::SingleBlock,
     },
@@ -22,7 +22,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct FluxTransformer {
     config: FluxConfig,
-    naming: Naming,
     names: NameTable,
     parts: Parts,
     rotary: RotaryCache,
@@ -52,10 +51,9 @@ visit_fields!(Parts {
 type Observer<'a> = Option<&'a mut dyn FnMut(BlockOutput)>;
 
 impl FluxTransformer {
-    pub(crate) fn new(config: FluxConfig, naming: Naming, names: NameTable, parts: Parts) -> Self {
+    pub(crate) fn new(config: FluxConfig, names: NameTable, parts: Parts) -> Self {
         Self {
             config,
-            naming,
             names,
             parts,
             rotary: RotaryCache::default(),
@@ -66,12 +64,6 @@ impl FluxTransformer {
     #[must_use]
     pub fn config(&self) -> &FluxConfig {
         &self.config
-    }
-
-    /// The naming of the checkpoint, and so of the layers.
-    #[must_use]
-    pub fn naming(&self) -> Naming {
-        self.naming
     }
 
     /// The velocity `[batch, tokens, out_channels]` at the inputs, in f32 on the device of
@@ -195,9 +187,7 @@ impl FinalLayer {
             Naming::Diffusers => (second, first),
             Naming::Bfl => (first, second),
         };
-        Ok(self
-            .linear
-            .layer
-            .try_forward(modulated_norm(img, shift, scale))?)
+        let input = self.modulation.norm.modulated(img, shift, scale);
+        Ok(self.linear.layer.try_forward(input)?)
     }
 }

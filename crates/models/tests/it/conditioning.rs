@@ -99,6 +99,21 @@ fn files_that_do_not_fit_are_refused() {
         let message = read(&source).map(|_| ()).unwrap_err();
         assert!(message.contains(expected), "{message}");
     }
+    for not_finite in [f32::NAN, f32::INFINITY] {
+        let mut source = MemorySource::new("prompts.safetensors");
+        for (name, shape, values) in [
+            ("encoder_hidden_states", vec![1, 1, 2], [1.0, 2.0]),
+            ("pooled_projections", vec![1, 2], [0.0, not_finite]),
+        ] {
+            source
+                .insert(name, "F32", shape, f32_bytes(&values))
+                .unwrap();
+        }
+        let expected = format!(
+            "prompts.safetensors: tensor `pooled_projections` holds {not_finite}, expected finite numbers"
+        );
+        assert_eq!(read(&source).map(|_| ()), Err(expected));
+    }
     let none = Conditioning::new(
         Tensor::zeros([0, 1, 2], &Device::flex()),
         Tensor::zeros([0, 2], &Device::flex()),
@@ -142,7 +157,7 @@ fn a_prompt_is_one_word() {
         .conditioning(&["boat"], &Device::flex())
         .unwrap_err()
         .to_string();
-    let expected = r#"the demo does not know the word `boat`; nearest: ["boot", "bag", "T-shirt"]"#;
+    let expected = "the demo does not know the prompt word `boat` (did you mean `boot`?); it knows: boot, bag, T-shirt";
     assert_eq!(message, expected);
     assert!(embedding.conditioning(&[""; 0], &Device::flex()).is_err());
 }

@@ -169,7 +169,7 @@ fn documents_of_other_networks_are_refused() {
     let cases = [
         (
             r#"{"_class_name": "SD3Transformer2DModel"}"#,
-            "expected FluxTransformer2DModel",
+            "is of the network `SD3Transformer2DModel`, expected FluxTransformer2DModel",
         ),
         (r#"{"patch_size": 2}"#, "patch_size = 2, expected 1"),
         (r#"{"num_layers": -1}"#, "is not JSON of the expected form"),

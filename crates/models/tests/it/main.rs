@@ -8,6 +8,7 @@ mod config;
 mod golden;
 mod inputs;
 mod naming;
+mod nearest;
 mod parity;
 mod pixels;
 mod sampler;

@@ -1,6 +1,6 @@
 //! The transformer against diffusers in f32, block by block, in both namings.
 
-use overglaze_models::flux::BlockKind;
+use overglaze_models::{FluxTransformer, PositionIds, flux::BlockKind};
 
 use crate::golden::{self, CHECKPOINTS};
 
@@ -63,6 +63,32 @@ fn a_clone_and_a_second_run_give_the_same_bits() {
         golden::values(clone.forward(golden::inputs()).unwrap()),
         first
     );
+}
+
+/// Clones share their rotary tables, whichever sizes run in whichever order, also at once.
+#[test]
+fn runs_of_several_sizes_share_the_rotary_tables() {
+    let model = golden::model(CHECKPOINTS[0]).transformer;
+    // Of the image's twelve tokens, so many rows of four.
+    let cut = |rows: usize| {
+        let mut inputs = golden::inputs();
+        inputs.hidden_states = inputs.hidden_states.narrow(1, 0, rows * 4);
+        inputs.img_ids = PositionIds::image(rows, 4).unwrap();
+        inputs
+    };
+    let run = |model: &FluxTransformer, rows| golden::values(model.forward(cut(rows)).unwrap());
+    let expected = [1, 2, 3].map(|rows| run(&golden::model(CHECKPOINTS[0]).transformer, rows));
+    assert_ne!(expected[1][..8], expected[2][..8]);
+    std::thread::scope(|scope| {
+        for first in 0..3 {
+            let (model, run, expected) = (model.clone(), &run, &expected);
+            scope.spawn(move || {
+                for index in (0..6).map(|turn| (first + turn) % 3) {
+                    assert_eq!(run(&model, index + 1), expected[index]);
+                }
+            });
+        }
+    });
 }
 
 #[test]

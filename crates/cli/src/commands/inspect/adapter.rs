@@ -7,7 +7,11 @@ use overglaze_patches::{PatchSet, dialects::dialects};
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
-use crate::{commands::check::without_layer, device, exit::sentence};
+use crate::{
+    commands::refusals::{Cause, causes},
+    device,
+    exit::sentence,
+};
 
 /// An adapter.
 #[derive(Default, Serialize)]
@@ -18,6 +22,9 @@ pub(super) struct Adapter {
     kinds: BTreeMap<String, usize>,
     /// Layers of which no patch can be built, and why.
     refused: BTreeMap<String, String>,
+    /// Of the refused layers, those that are refused for the same cause.
+    #[serde(skip)]
+    alike: Vec<(Cause, Vec<String>)>,
     /// Keys in no known spelling.
     unread: Vec<String>,
     /// Why the file as a whole cannot be read as an adapter.
@@ -56,34 +63,27 @@ impl Adapter {
                 counts(&self.dialects)
             ),
         };
-        for (reason, layers) in self.reasons() {
-            text.push_str(&format!("\n  refused {}: {reason}", first_of(&layers)));
+        for layers in self.alike.iter().map(|(_, layers)| layers) {
+            let reason = &self.refused[&layers[0]];
+            text.push_str(&format!("\n  refused {}: {reason}", first_of(layers)));
         }
         if !self.unread.is_empty() {
             text.push_str(&format!("\n  unread {}", first_of(&self.unread)));
         }
         text
     }
-
-    /// Refused layers by reason.
-    fn reasons(&self) -> BTreeMap<&str, Vec<&String>> {
-        let mut reasons: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
-        for (layer, reason) in &self.refused {
-            reasons
-                .entry(without_layer(layer, reason))
-                .or_default()
-                .push(layer);
-        }
-        reasons
-    }
 }
 
 impl From<PatchSet> for Adapter {
     fn from(set: PatchSet) -> Self {
-        let mut adapter = Self {
-            unread: set.unread,
-            ..Self::default()
-        };
+        let mut adapter = Self::default();
+        for (layer, cause) in causes(&set) {
+            let mut alike = adapter.alike.iter_mut();
+            match alike.find(|(known, _)| *known == cause) {
+                Some((_, layers)) => layers.push(layer.to_owned()),
+                None => adapter.alike.push((cause, vec![layer.to_owned()])),
+            }
+        }
         for entry in &set.entries {
             *adapter.dialects.entry(entry.dialect).or_default() += 1;
             *adapter.kinds.entry(entry.patch.kind().into()).or_default() += 1;
@@ -92,6 +92,7 @@ impl From<PatchSet> for Adapter {
         adapter.refused = refused
             .map(|group| (group.target, sentence(&group.error)))
             .collect();
+        adapter.unread = set.unread;
         adapter
     }
 }

@@ -7,10 +7,13 @@ mod tensors;
 
 use std::{collections::BTreeMap, path::Path};
 
+use overglaze_models::FluxConfigFile;
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
-use crate::{CliError, Console, Exit, args::InspectArgs, tensor_file::open};
+use crate::{
+    CliError, Console, Exit, args::InspectArgs, model_source::config_file, tensor_file::open,
+};
 
 use super::JSON_VERSION;
 
@@ -38,10 +41,11 @@ struct Inspected {
 
 pub(crate) fn run(args: &InspectArgs, console: &Console) -> Result<Exit, CliError> {
     let other = args.compare.as_deref().map(open).transpose()?;
+    let config = args.config.as_deref().map(config_file).transpose()?;
     let mut files = Vec::new();
     for path in &args.files {
         let source = open(path)?;
-        let mut inspected = Inspected::of(path, &*source)?;
+        let mut inspected = Inspected::of(path, config.as_ref(), &*source);
         inspected.comparison = other
             .as_deref()
             .map(|other| Comparison::of(&*source, other));
@@ -63,15 +67,15 @@ pub(crate) fn run(args: &InspectArgs, console: &Console) -> Result<Exit, CliErro
 }
 
 impl Inspected {
-    fn of(path: &Path, source: &dyn WeightSource) -> Result<Self, CliError> {
-        Ok(Self {
+    fn of(path: &Path, config: Option<&FluxConfigFile>, source: &dyn WeightSource) -> Self {
+        Self {
             file: source.label(),
-            model: Model::of(path, source)?,
+            model: Model::of(path, config, source),
             adapter: Adapter::of(path, source),
             metadata: source.metadata().clone(),
             tensors: Tensors::of(source),
             comparison: None,
-        })
+        }
     }
 
     fn text(&self) -> String {

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use overglaze_models::{FluxConfig, ModelError, TensorShapes, config_beside, flux::Naming};
+use overglaze_models::{
+    FluxConfig, FluxConfigFile, ModelError, TensorShapes, config_beside, flux::Naming,
+};
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
-use crate::{CliError, exit::sentence};
+use crate::exit::sentence;
 
 /// A model of a known family.
 #[derive(Serialize)]
@@ -21,25 +23,40 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// The model in `source`, with the config.json beside `path`.
-    pub(super) fn of(path: &Path, source: &dyn WeightSource) -> Result<Option<Self>, CliError> {
+    /// The model in `source`, with the given config.json or the one beside `path`.
+    pub(super) fn of(
+        path: &Path,
+        config: Option<&FluxConfigFile>,
+        source: &dyn WeightSource,
+    ) -> Option<Self> {
         let tensors = TensorShapes::of(source);
         let (naming, prefix) = match Naming::detect(&tensors) {
-            Err(ModelError::NotFlux { .. }) => return Ok(None),
-            found => found?,
+            Ok(found) => found,
+            Err(ModelError::NotFlux { .. }) => return None,
+            Err(error) => return Some(Self::new("mixed", Err(sentence(&error)))),
         };
-        let file = config_beside(path)?;
-        let (config, unknown) =
-            match FluxConfig::infer(&tensors.below(prefix), naming, file.as_ref()) {
-                Ok(config) => (Some(config), None),
-                Err(error) => (None, Some(sentence(&error))),
-            };
-        Ok(Some(Self {
+        let infer = |file: Option<FluxConfigFile>| {
+            FluxConfig::infer(&tensors.below(prefix), naming, file.as_ref())
+                .map_err(|error| sentence(&error))
+        };
+        let config = match config {
+            Some(config) => Ok(Some(config.clone())),
+            None => config_beside(path).map_err(|error| sentence(&error)),
+        };
+        Some(Self::new(naming.name(), config.and_then(infer)))
+    }
+
+    fn new(naming: &'static str, config: Result<FluxConfig, String>) -> Self {
+        let (config, unknown) = match config {
+            Ok(config) => (Some(config), None),
+            Err(why) => (None, Some(why)),
+        };
+        Self {
             family: "FLUX.1 transformer",
-            naming: naming.name(),
+            naming,
             config,
             unknown,
-        }))
+        }
     }
 
     pub(super) fn text(&self) -> String {

@@ -6,7 +6,7 @@ mod adapters;
 mod columns;
 mod report;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use overglaze_core::fingerprint::{Fingerprint, fingerprint};
 
@@ -19,7 +19,7 @@ use crate::{
     pictures::pictures,
     progress,
     restoration::{BaseState, Restoration},
-    sampling::{Sampled, Scene, num_steps},
+    sampling::{Sampled, Scene, noise_origin, num_steps},
     sheet::{Sheet, write_png},
     tensor_file::write_latents,
 };
@@ -46,6 +46,19 @@ pub struct Sweep {
     fingerprint: Fingerprint,
 }
 
+impl Sweep {
+    /// How the run ends.
+    ///
+    /// # Errors
+    /// [`CliError::BaseChanged`] where the base is not what it was.
+    pub fn check(&self) -> Result<Exit, CliError> {
+        match self.restoration.difference() {
+            None => Ok(Exit::Done),
+            Some(what) => Err(CliError::BaseChanged { what }),
+        }
+    }
+}
+
 /// Runs the command and prints its report.
 pub(crate) fn run(
     args: &SweepArgs,
@@ -57,10 +70,7 @@ pub(crate) fn run(
     console.result(&sweep.report, || {
         sweep.report.text(sweep.base_seconds_per_image, &hash)
     })?;
-    match sweep.restoration.difference() {
-        None => Ok(Exit::Done),
-        Some(what) => Err(CliError::BaseChanged { what }),
-    }
+    sweep.check()
 }
 
 /// Sweeps and writes the files that were asked for; prints nothing but progress.
@@ -68,16 +78,25 @@ pub(crate) fn run(
 /// # Errors
 /// What is wrong with a flag, a file or the device; [`CliError::NothingFits`] where no LoRA fits.
 pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<Sweep, CliError> {
-    let outputs = Outputs::plan(args)?;
+    // A wrong output path is told before a model is read.
+    Outputs::plan(args)?;
     let device = device::resolve(flags.device)?;
-    let scene_args = &args.scene;
-    let mut model = LoadedModel::load(
-        scene_args.model.as_deref(),
-        scene_args.config.as_deref(),
-        &device,
-        flags,
-    )?;
-    let scene = Scene::new(scene_args, &model)?;
+    let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
+    let model = LoadedModel::load(path, config, &device, flags)?;
+    sweep_model(model, args, console)
+}
+
+/// [`sweep`] over a model that is loaded already.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn sweep_model(
+    mut model: LoadedModel,
+    args: &SweepArgs,
+    console: &Console,
+) -> Result<Sweep, CliError> {
+    let outputs = Outputs::plan(args)?;
+    let scene = Scene::new(&args.scene, &model, console)?;
     let found = Adapters::find(args, &model)?;
     let plan = plan(&found.fitting, &strengths(args));
     let before = hash(&model, console)?;
@@ -146,7 +165,7 @@ impl Outputs {
                     .iter()
                     .map(|column| (column.label.as_str(), &column.latents)),
             );
-            write_latents(place, &tensors, metadata(args, model))?;
+            write_latents(place, &tensors, &metadata(args, model))?;
         }
         write_png(&self.sheet, &sheet.draw()?)
     }
@@ -216,12 +235,8 @@ fn sheet(
     } else {
         ", latent preview (not decoded)"
     };
-    let title = format!(
-        "{}, {} steps, seed {}{preview}",
-        model.label,
-        num_steps(&args.scene, model),
-        args.scene.seed
-    );
+    let (steps, (origin, noise)) = (num_steps(&args.scene, model), noise_origin(&args.scene));
+    let title = format!("{}, {steps} steps, {origin} {noise}{preview}", model.label);
     let columns = pictures(model, scene, labels, &results)?;
     Ok(Sheet {
         title,
@@ -231,13 +246,13 @@ fn sheet(
 }
 
 /// What a file of latents says of how they were made.
-fn metadata(args: &SweepArgs, model: &LoadedModel) -> HashMap<String, String> {
+fn metadata(args: &SweepArgs, model: &LoadedModel) -> BTreeMap<&'static str, String> {
     let strengths: Vec<_> = strengths(args).iter().map(f32::to_string).collect();
-    HashMap::from([
-        ("model".into(), model.label.clone()),
-        ("seed".into(), args.scene.seed.to_string()),
-        ("steps".into(), num_steps(&args.scene, model).to_string()),
-        ("strengths".into(), strengths.join(",")),
+    BTreeMap::from([
+        ("model", model.label.clone()),
+        noise_origin(&args.scene),
+        ("steps", num_steps(&args.scene, model).to_string()),
+        ("strengths", strengths.join(",")),
     ])
 }
 
