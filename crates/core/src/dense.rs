@@ -66,15 +66,18 @@ pub(crate) fn param_of<const D: usize>(matrix: Tensor<2>, dims: [usize; D]) -> T
     matrix.reshape(dims)
 }
 
-/// `input · weight`, with `weight` `[d_input, d_output]`; dtypes may differ. A product in two dtypes runs
-/// in f32 and is rounded once, to the input's dtype.
+/// `input · weight` in f32, with `weight` `[d_input, d_output]`; either may be of another dtype.
 pub(crate) fn product(input: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let dtype = input.dtype();
-    if weight.dtype() == dtype {
-        return input.matmul(weight);
-    }
-    let output = cast(input, DType::F32).matmul(cast(weight, DType::F32));
-    cast(output, dtype)
+    cast(input, DType::F32).matmul(cast(weight, DType::F32))
+}
+
+/// `tensor` in f32 on `device`; a copy that crosses devices is counted.
+pub(crate) fn values<const D: usize>(
+    tensor: Tensor<D>,
+    device: &Device,
+    traffic: &Traffic,
+) -> Tensor<D> {
+    cast(aligned(tensor, device, traffic), DType::F32)
 }
 
 /// `tensor` on `device`; a copy that crosses devices is counted, in the dtype it crosses in.
@@ -92,10 +95,7 @@ pub(crate) fn aligned<const D: usize>(
 }
 
 /// `tensor` on `device`. A dtype the device lacks becomes f32 on the way.
-pub(crate) fn moved<const D: usize>(tensor: Tensor<D>, device: &Device) -> Tensor<D> {
-    if tensor.device() == *device {
-        return tensor;
-    }
+fn moved<const D: usize>(tensor: Tensor<D>, device: &Device) -> Tensor<D> {
     if device.supports_dtype(tensor.dtype()) {
         return tensor.to_device(device);
     }

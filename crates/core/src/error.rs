@@ -1,5 +1,7 @@
 //! Why a layer could not be loaded, run or patched.
 
+use std::error::Error as _;
+
 use overglaze_patches::PatchError;
 use overglaze_quant::QuantError;
 use overglaze_stream::StreamError;
@@ -16,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     Patch(#[from] PatchError),
     /// A packed weight is not what its format says.
-    #[error("tensor `{tensor}`: {source}")]
+    #[error("tensor `{tensor}` cannot be read")]
     Quant {
         /// Tensor in the file.
         tensor: String,
@@ -45,6 +47,28 @@ pub enum Error {
         /// Shape expected, in words.
         expected: String,
     },
+    /// A tensor holds another type of values than the model takes.
+    #[error("{file}: tensor `{tensor}` has dtype {found}, expected {expected}; convert the tensor")]
+    WrongDtype {
+        /// File or source.
+        file: String,
+        /// Tensor name.
+        tensor: String,
+        /// The container's type tag.
+        found: String,
+        /// Types expected, in words.
+        expected: &'static str,
+    },
+    /// A streamed layer was used before its streamer was started.
+    #[error(
+        "the weights are not being streamed yet; call `LayerLoader::finish` before a forward pass"
+    )]
+    NotStarted,
+    /// Somebody took the weight out of a layer.
+    #[error(
+        "the layer has no weight: its field `weight` was set to `None`; put the parameter back"
+    )]
+    NoWeight,
     /// The input's last axis is not the layer's input width.
     #[error("the input has {found} features, the layer takes {expected}")]
     InputWidth {
@@ -64,13 +88,13 @@ pub enum Error {
         /// Where or what the input is.
         input: String,
     },
-    /// A patch does not fit the layer.
-    #[error("layer `{layer}`: {source}")]
+    /// The patches of one layer do not go together.
+    #[error("the patches for layer `{layer}` cannot be laid side by side")]
     Layer {
         /// Layer path.
         layer: String,
         /// What is wrong.
-        source: PatchError,
+        source: Box<PatchError>,
     },
     /// An adapter of this name is mounted already.
     #[error(
@@ -120,6 +144,12 @@ pub enum Error {
         /// Layer path.
         layer: String,
     },
+    /// `into_inner` of a layer with patches on it.
+    #[error("patches are mounted on this layer; unmount them before `into_inner`")]
+    StillMounted,
+    /// `into_inner` of a layer with something merged into it.
+    #[error("an adapter is merged into this layer; restore the base before `into_inner`")]
+    StillMerged,
     /// A streamed weight cannot be merged into.
     #[error(
         "layer `{layer}` is streamed under a budget, so an adapter cannot be merged into it; load \
@@ -142,6 +172,16 @@ pub enum Error {
         /// What both become.
         flattened: String,
     },
+    /// One name was given to different rows of a model.
+    #[error("the layer name `{name}` stands for {first} and cannot stand for {second} as well")]
+    ConflictingName {
+        /// The name.
+        name: String,
+        /// What it stands for.
+        first: String,
+        /// What it was to stand for.
+        second: String,
+    },
     /// An adapter file or folder could not be read.
     #[error("{path}: {why}")]
     AdapterFile {
@@ -150,4 +190,19 @@ pub enum Error {
         /// What is wrong and what to do.
         why: String,
     },
+}
+
+/// The value, or a panic with the error and its causes; for calls that have no result.
+#[track_caller]
+pub(crate) fn value_or_panic<T>(result: Result<T, Error>) -> T {
+    let error = match result {
+        Ok(value) => return value,
+        Err(error) => error,
+    };
+    let (mut message, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    panic!("{message}")
 }

@@ -20,8 +20,9 @@ impl Fingerprint {
     }
 }
 
-/// Hashes the stored bytes of every layer of `tree` under its path, telling `progress` the bytes read
-/// so far. Streamed weights are streamed through.
+/// Hashes the stored bytes of every layer of `tree` under its path, formats and shape, telling `progress`
+/// the bytes read so far. Streamed weights are streamed through. Each text and each part is preceded by
+/// its length, so that no two models run together to the same bytes.
 ///
 /// # Errors
 /// [`Error::Stream`] when a weight cannot be loaded.
@@ -34,12 +35,29 @@ pub fn fingerprint(
         if result.is_err() {
             return;
         }
-        hasher.update(path.as_bytes());
+        for text in [path].into_iter().chain(layer.base_formats()) {
+            hash_framed(&mut hasher, text.as_bytes());
+        }
+        for length in layer.weight_shape() {
+            hasher.update(&(length as u64).to_le_bytes());
+        }
         result = layer.visit_base_bytes(&mut |bytes| {
-            hasher.update_rayon(bytes);
+            hasher.update(&[MORE]);
+            hash_framed(&mut hasher, bytes);
             read += bytes.len() as u64;
             progress(read);
         });
+        hasher.update(&[END]);
     });
     result.map(|()| Fingerprint(hasher.finalize()))
 }
+
+fn hash_framed(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update_rayon(bytes);
+}
+
+/// Stands before every part of a layer.
+const MORE: u8 = 1;
+/// Stands after its last.
+const END: u8 = 0;

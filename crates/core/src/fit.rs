@@ -8,7 +8,7 @@ use std::{
 
 use overglaze_patches::{Patch, PatchEntry, PatchError, PatchSet, RowPart, RowRanges, slice_rows};
 
-use crate::{Error, KeyOutcome, KeyReport, LayerTree, MountReport, Piece, report::spelled};
+use crate::{Error, KeyOutcome, KeyReport, LayerTree, MountReport, Piece};
 
 /// A set whose every patch has its place.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Fitted {
 /// What would become of every key of `set` on `tree`, which stays as it is; also where nothing applies.
 ///
 /// # Errors
-/// [`Error::Layer`] when two keys are for the same rows of one layer.
+/// [`Error::Layer`] when a name of the tree stands for rows its layer does not have, or for some twice.
 pub fn fit_report(tree: &impl LayerTree, set: &PatchSet) -> Result<MountReport, Error> {
     Ok(fit_keys(tree, set)?.report)
 }
@@ -37,16 +37,16 @@ pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<F
 
 fn fit_keys(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
     let shapes = shapes_of(tree);
-    let mut parts: BTreeMap<&str, Vec<RowPart>> = BTreeMap::new();
+    let mut claims = Claims::new();
     let mut report = MountReport::default();
     for entry in &set.entries {
         let outcome = match tree.names().resolve(&entry.target) {
-            Some(pieces) => place(entry, pieces, &shapes, &mut parts),
+            Some(pieces) => place(entry, pieces, &shapes, &mut claims),
             None => KeyOutcome::Unmatched {
                 nearest: suggestions(tree, entry, &report),
             },
         };
-        let target = spelled(&entry.target).into();
+        let target = entry.target.as_str().into();
         report.targets.push(KeyReport {
             target,
             keys: entry.keys.clone(),
@@ -54,9 +54,12 @@ fn fit_keys(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
         });
     }
     report_unbuilt(set, &mut report);
-    let patches = parts
+    let patches = claims
         .into_iter()
-        .map(|(layer, parts)| Ok((layer.to_owned(), joined(layer, parts, shapes[layer][0])?)))
+        .map(|(layer, claims)| {
+            let parts = claims.into_iter().map(|claim| claim.part).collect();
+            Ok((layer.to_owned(), joined(layer, parts, shapes[layer][0])?))
+        })
         .collect::<Result<HashMap<_, _>, Error>>()?;
     Ok(Fitted { patches, report })
 }
@@ -78,13 +81,26 @@ fn shapes_of(tree: &impl LayerTree) -> HashMap<String, [usize; 2]> {
     shapes
 }
 
-/// Adds the entry's pieces to `parts`, or says why it does not fit.
+/// Rows of a layer and the target of the file that is for them.
+struct Claim<'a> {
+    target: &'a str,
+    part: RowPart,
+}
+
+/// The claims on every layer, by its path.
+type Claims<'a> = BTreeMap<&'a str, Vec<Claim<'a>>>;
+
+/// Adds the entry's pieces to `claims`, or says why it does not fit.
 fn place<'a>(
-    entry: &PatchEntry,
+    entry: &'a PatchEntry,
     pieces: &'a [Piece],
     shapes: &HashMap<String, [usize; 2]>,
-    parts: &mut BTreeMap<&'a str, Vec<RowPart>>,
+    claims: &mut Claims<'a>,
 ) -> KeyOutcome {
+    let target = entry.target.as_str();
+    if let Some(why) = clash(target, pieces, claims) {
+        return KeyOutcome::Refused { why };
+    }
     let num_rows = pieces.iter().map(|piece| piece.target_rows.end).max();
     let num_rows = num_rows.unwrap_or(0);
     let cut = pieces.iter().map(|piece| {
@@ -108,11 +124,28 @@ fn place<'a>(
     for (piece, patch) in cut {
         let rows = piece.layer_rows.clone();
         let part = RowPart { rows, patch };
-        parts.entry(piece.layer.as_str()).or_default().push(part);
+        let claims = claims.entry(piece.layer.as_str()).or_default();
+        claims.push(Claim { target, part });
     }
     KeyOutcome::Applied {
         layers: pieces.iter().map(|piece| piece.layer.clone()).collect(),
     }
+}
+
+/// Why `target` cannot have its rows: an earlier target of the file has some of them.
+fn clash(target: &str, pieces: &[Piece], claims: &Claims<'_>) -> Option<String> {
+    pieces.iter().find_map(|Piece { layer, layer_rows, .. }| {
+        let meets = |claim: &&Claim<'_>| {
+            let rows = &claim.part.rows;
+            rows.start < layer_rows.end && layer_rows.start < rows.end
+        };
+        let earlier = claims.get(layer.as_str())?.iter().find(meets)?;
+        Some(format!(
+            "`{target}` and `{}` of this file are both for rows {layer_rows:?} of layer `{layer}`; only \
+             the latter is laid over it",
+            earlier.target
+        ))
+    })
 }
 
 /// A patch of another shape, or one that cannot be cut to the rows this model has.
@@ -138,7 +171,7 @@ fn joined(layer: &str, mut parts: Vec<RowPart>, d_output: usize) -> Result<Arc<d
     }
     let ranges = RowRanges::new(d_output, parts).map_err(|source: PatchError| Error::Layer {
         layer: layer.into(),
-        source,
+        source: Box::new(source),
     })?;
     Ok(Arc::new(ranges))
 }

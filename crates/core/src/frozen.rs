@@ -6,12 +6,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
-use bytes::Bytes;
-use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, kernels::is_host};
-use overglaze_stream::{Lease, Slot, StreamError, Streamable, Streamer, WeightSource};
+use burn::tensor::Tensor;
+use overglaze_stream::{Lease, Streamer};
 
-use crate::{Error, Weight};
+use crate::{Error, LayerSpec, LoadedLayer, Weight};
 
 /// The parameters of one layer, in place.
 #[derive(Clone, Debug)]
@@ -27,6 +25,8 @@ pub struct LayerWeights {
 pub enum FrozenWeight {
     /// In place as long as the layer lives; clones of the layer share them.
     Resident(Arc<LayerWeights>),
+    /// The same, over the bytes of a source.
+    Loaded(Arc<LoadedLayer>),
     /// In a streamer, which has them in place while a lease lives.
     Streamed(StreamedWeight),
 }
@@ -37,6 +37,8 @@ pub struct StreamedWeight {
     pub(crate) streamer: Arc<OnceLock<Arc<Streamer<LayerSpec>>>>,
     pub(crate) index: usize,
     pub(crate) shape: [usize; 2],
+    /// Names of the formats of weight and bias.
+    pub(crate) formats: [&'static str; 2],
 }
 
 impl FrozenWeight {
@@ -45,6 +47,7 @@ impl FrozenWeight {
     pub fn shape(&self) -> [usize; 2] {
         match self {
             Self::Resident(weights) => weights.weight.shape(),
+            Self::Loaded(layer) => layer.weights.weight.shape(),
             Self::Streamed(streamed) => streamed.shape,
         }
     }
@@ -52,21 +55,38 @@ impl FrozenWeight {
     /// Has the parameters in place until the answer is dropped.
     ///
     /// # Errors
-    /// [`Error::Stream`] when they cannot be loaded.
-    ///
-    /// # Panics
-    /// When [`LayerLoader::finish`](crate::LayerLoader::finish) has not been called yet.
+    /// [`Error::Stream`] when they cannot be loaded, [`Error::NotStarted`] before
+    /// [`LayerLoader::finish`](crate::LayerLoader::finish).
     pub fn acquire(&self) -> Result<WeightRef, Error> {
         match self {
             Self::Resident(weights) => Ok(WeightRef::Shared(Arc::clone(weights))),
+            Self::Loaded(layer) => Ok(WeightRef::Loaded(Arc::clone(layer))),
             Self::Streamed(streamed) => {
-                let streamer = streamed
-                    .streamer
-                    .get()
-                    .expect("`LayerLoader::finish` starts the streamer before a model is used");
+                let streamer = streamed.streamer.get().ok_or(Error::NotStarted)?;
                 let lease = streamer.acquire(streamer.slot_id(streamed.index))?;
                 Ok(WeightRef::Leased(lease))
             }
+        }
+    }
+
+    /// Names of the formats weight and bias are stored in; an empty one for no bias.
+    pub(crate) fn formats(&self) -> [&'static str; 2] {
+        match self {
+            Self::Resident(weights) => {
+                let bias = weights.bias.as_ref().map(|bias| bias.dtype().name());
+                [weights.weight.format_name(), bias.unwrap_or_default()]
+            }
+            Self::Loaded(layer) => layer.formats,
+            Self::Streamed(streamed) => streamed.formats,
+        }
+    }
+
+    /// The parameters, where they are in place for good.
+    pub(crate) fn in_place(&self) -> Option<&LayerWeights> {
+        match self {
+            Self::Resident(weights) => Some(weights),
+            Self::Loaded(layer) => Some(&layer.weights),
+            Self::Streamed(_) => None,
         }
     }
 }
@@ -74,7 +94,7 @@ impl FrozenWeight {
 impl fmt::Debug for FrozenWeight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match self {
-            Self::Resident(_) => "resident",
+            Self::Resident(_) | Self::Loaded(_) => "resident",
             Self::Streamed(_) => "streamed",
         };
         write!(f, "FrozenWeight({place}, {:?})", self.shape())
@@ -91,8 +111,31 @@ pub enum WeightRef {
     Owned(LayerWeights),
     /// Shared with every clone of the layer.
     Shared(Arc<LayerWeights>),
+    /// The same, over the bytes of a source.
+    Loaded(Arc<LoadedLayer>),
     /// Leased from a streamer.
     Leased(Lease<LayerSpec>),
+}
+
+impl WeightRef {
+    /// Hands the bytes to `visit`, the weight's first: as the source stores them where there is one.
+    pub(crate) fn visit_bytes(&self, visit: &mut dyn FnMut(&[u8])) {
+        match self {
+            Self::Loaded(layer) => layer.stored().for_each(visit),
+            Self::Leased(lease) => lease.stored().for_each(visit),
+            Self::Owned(_) | Self::Shared(_) => self.visit_values(visit),
+        }
+    }
+
+    fn visit_values(&self, visit: &mut dyn FnMut(&[u8])) {
+        match &self.weight {
+            Weight::Packed(weight) => weight.parts().iter().for_each(|(_, bytes)| visit(bytes)),
+            Weight::Dense(weight) => visit(weight.to_data().as_bytes()),
+        }
+        if let Some(bias) = &self.bias {
+            visit(bias.to_data().as_bytes());
+        }
+    }
 }
 
 impl Deref for WeightRef {
@@ -102,7 +145,8 @@ impl Deref for WeightRef {
         match self {
             Self::Owned(weights) => weights,
             Self::Shared(weights) => weights,
-            Self::Leased(lease) => lease,
+            Self::Loaded(layer) => &layer.weights,
+            Self::Leased(lease) => &lease.weights,
         }
     }
 }
@@ -110,114 +154,5 @@ impl Deref for WeightRef {
 impl fmt::Debug for WeightRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WeightRef({:?})", self.weight.shape())
-    }
-}
-
-/// What to read for one layer, and where to put it; the streamer's unit.
-#[derive(Clone, Debug)]
-pub struct LayerSpec {
-    pub(crate) path: String,
-    pub(crate) weight: TensorSpec,
-    pub(crate) bias: Option<TensorSpec>,
-    pub(crate) device: Device,
-}
-
-/// One tensor of a source whose format and shape have been checked.
-#[derive(Clone, Debug)]
-pub(crate) struct TensorSpec {
-    pub(crate) name: String,
-    pub(crate) format: &'static dyn QuantFormat,
-    /// `[d_output, d_input]`; a vector of n values is `[1, n]`.
-    pub(crate) shape: [usize; 2],
-    pub(crate) num_bytes: usize,
-}
-
-impl LayerSpec {
-    /// Builds the parameters over `weight` and `bias` bytes as they stand in the source.
-    pub(crate) fn build(&self, weight: Bytes, bias: Option<Bytes>) -> Result<LayerWeights, Error> {
-        let packed = self.weight.packed(weight)?;
-        let bias = match (&self.bias, bias) {
-            (Some(spec), Some(bytes)) => Some(spec.vector(bytes, &self.device)?),
-            _ => None,
-        };
-        let weight = if is_host(&self.device) {
-            Weight::Packed(packed)
-        } else {
-            Weight::Dense(packed.to_dense(&self.device, device_dtype(&self.device)))
-        };
-        Ok(LayerWeights { weight, bias })
-    }
-}
-
-impl TensorSpec {
-    fn packed(&self, bytes: Bytes) -> Result<QuantizedTensor, Error> {
-        QuantizedTensor::new(self.format, self.shape, Parts::values(bytes)).map_err(|source| {
-            Error::Quant {
-                tensor: self.name.clone(),
-                source,
-            }
-        })
-    }
-
-    /// The values as an f32 vector on `device`.
-    pub(crate) fn vector(&self, bytes: Bytes, device: &Device) -> Result<Tensor<1>, Error> {
-        let packed = self.packed(bytes)?;
-        let length = self.shape[0] * self.shape[1];
-        let mut values = vec![0.0_f32; length];
-        packed.decode_rows(0..self.shape[0], &mut values);
-        Ok(Tensor::from_data(
-            TensorData::new(values, [length]),
-            (device, DType::F32),
-        ))
-    }
-}
-
-impl Streamable for LayerSpec {
-    type Resident = LayerWeights;
-
-    fn name(&self) -> &str {
-        &self.path
-    }
-
-    fn num_bytes(&self) -> u64 {
-        (self.bias_offset() + self.bias.as_ref().map_or(0, |bias| bias.num_bytes)) as u64
-    }
-
-    fn load(&self, source: &dyn WeightSource, mut slot: Slot) -> Result<LayerWeights, StreamError> {
-        let offset = self.bias_offset();
-        let (weight, rest) = slot.as_mut_slice().split_at_mut(offset);
-        source.read_into(&self.weight.name, &mut weight[..self.weight.num_bytes])?;
-        if let Some(bias) = &self.bias {
-            source.read_into(&bias.name, &mut rest[..bias.num_bytes])?;
-        }
-        let bytes = slot.freeze();
-        let weight = bytes.slice(..self.weight.num_bytes);
-        let bias = self
-            .bias
-            .as_ref()
-            .map(|bias| bytes.slice(offset..offset + bias.num_bytes));
-        self.build(weight, bias).map_err(|error| StreamError::Load {
-            layer: self.path.clone(),
-            source: Box::new(error),
-        })
-    }
-}
-
-impl LayerSpec {
-    /// The bias follows the weight at the next multiple of 64, so that both are aligned.
-    fn bias_offset(&self) -> usize {
-        match self.bias {
-            Some(_) => self.weight.num_bytes.next_multiple_of(64),
-            None => self.weight.num_bytes,
-        }
-    }
-}
-
-/// The dtype a weight is uploaded in: half the bytes where the device has it.
-fn device_dtype(device: &Device) -> FloatDType {
-    if device.supports_dtype(DType::BF16) {
-        FloatDType::BF16
-    } else {
-        FloatDType::F32
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use overglaze_patches::Patch;
 
-use crate::{Error, LayerWeights, MountedPatch, PatchStack, Traffic, dense};
+use crate::{Error, LayerWeights, PatchStack, Traffic, dense};
 
 /// The patches, switches and counters every wrapper carries beside its parameters.
 ///
@@ -35,6 +35,15 @@ impl LayerState {
         Self {
             traffic,
             ..Self::default()
+        }
+    }
+
+    /// That nothing is laid over the layer.
+    pub(crate) fn check_bare(&self) -> Result<(), Error> {
+        match (self.patches.is_empty(), &self.merged) {
+            (false, _) => Err(Error::StillMounted),
+            (true, Some(_)) => Err(Error::StillMerged),
+            (true, None) => Ok(()),
         }
     }
 }
@@ -71,9 +80,10 @@ pub trait PatchedLayer {
         let Some(merged) = &self.state().merged else {
             return self.base_values(device);
         };
-        let bias = merged.bias.clone();
-        let bias = bias.map(|bias| dense::cast(dense::moved(bias, device), DType::F32));
-        Ok((merged.weight.to_dense(device, FloatDType::F32), bias))
+        let (bias, traffic) = (merged.bias.clone(), self.traffic());
+        let bias = bias.map(|bias| dense::values(bias, device, traffic));
+        let weight = merged.weight.to_dense(device, FloatDType::F32, traffic);
+        Ok((weight, bias))
     }
 
     /// Device of the base's values when dense; the layer's home device otherwise.
@@ -82,7 +92,19 @@ pub trait PatchedLayer {
     /// The dtype a merged weight is kept in: the base's own where the layer's device computes in it, else f32.
     fn base_dtype(&self) -> DType;
 
-    /// Hands the base's stored bytes to `visit`, weight first.
+    /// The dtype a merged bias is kept in: the base's own, and the weight's where there is none.
+    fn bias_dtype(&self) -> DType {
+        self.base_dtype()
+    }
+
+    /// Names of the formats the base's weight and bias are stored in; an empty one for no bias.
+    fn base_formats(&self) -> [&'static str; 2] {
+        let bias = self.has_bias().then(|| self.bias_dtype().name());
+        [self.base_dtype().name(), bias.unwrap_or_default()]
+    }
+
+    /// Hands the base's stored bytes to `visit`, weight first: those of the source where there is one, also
+    /// when the layer computes with another form of them.
     ///
     /// # Errors
     /// [`Error::Stream`] when they cannot be loaded.
@@ -98,22 +120,9 @@ pub trait PatchedLayer {
         patch: Arc<dyn Patch>,
         strength: f32,
     ) -> Result<(), Error> {
-        if self.state().patches.has(adapter) {
-            return Err(Error::NameTaken {
-                name: adapter.into(),
-            });
-        }
-        if !strength.is_finite() {
-            return Err(Error::BadStrength {
-                name: adapter.into(),
-                strength,
-            });
-        }
+        self.patches().check(adapter, strength)?;
         patch.check(self.weight_shape())?;
-        self.state_mut()
-            .patches
-            .push(MountedPatch::new(adapter.into(), patch, strength));
-        Ok(())
+        self.state_mut().patches.add(adapter, patch, strength)
     }
 
     /// Takes the patch of `adapter` off; whether there was one.
@@ -122,7 +131,10 @@ pub trait PatchedLayer {
     }
 
     /// Sets the strength of `adapter`'s patch; whether there was one.
-    fn reweight_patch(&mut self, adapter: &str, strength: f32) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::BadStrength`].
+    fn reweight_patch(&mut self, adapter: &str, strength: f32) -> Result<bool, Error> {
         self.state_mut().patches.reweight(adapter, strength)
     }
 
@@ -141,12 +153,15 @@ pub trait PatchedLayer {
         &self.state().patches
     }
 
-    /// Whether the base follows the input to its device (the default).
+    /// Whether the base follows the input to its device (the default) while no patch is active.
     fn is_autocast(&self) -> bool {
         self.state().autocast
     }
 
     /// Turns following the input's device on or off.
+    ///
+    /// A layer with active patches follows the input whatever this says: residuals are computed where the
+    /// input is, so the base's output has to be there too.
     fn set_autocast(&mut self, autocast: bool) {
         self.state_mut().autocast = autocast;
     }

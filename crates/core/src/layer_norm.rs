@@ -10,7 +10,7 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 
-use crate::{Error, LayerState, PatchedLayer, Traffic, dense};
+use crate::{Error, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic};
 
 /// A drop-in for [`burn::nn::LayerNorm`] that takes patches on its scale and shift. Both may be absent.
 #[derive(Module, Debug)]
@@ -85,10 +85,7 @@ impl PatchedLayerNorm {
     /// Where [`try_forward`](Self::try_forward) would answer an error.
     #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        match self.try_forward(input) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        value_or_panic(self.try_forward(input))
     }
 
     /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`.
@@ -96,15 +93,10 @@ impl PatchedLayerNorm {
     /// # Errors
     /// [`Error::InputWidth`], [`Error::AutocastOff`] or [`Error::Patch`].
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
-        let (dtype, dims) = (input.dtype(), input.dims());
-        if dims[D - 1] != self.d_model {
-            return Err(Error::InputWidth {
-                found: dims[D - 1],
-                expected: self.d_model,
-            });
-        }
+        let dtype = input.dtype();
+        check_width(input.dims()[D - 1], self.weight_shape()[0])?;
         if let Some(gamma) = &self.gamma {
-            check(&input, gamma, &self.state)?;
+            check_device(&input.device(), &gamma.lazy_device(), &self.state)?;
         }
         let input = dense::cast(input, DType::F32);
         let centered = input.clone() - input.mean_dim(D - 1);
@@ -123,10 +115,10 @@ impl PatchedLayerNorm {
     /// The Burn layer underneath, sharing its parameters.
     ///
     /// # Errors
-    /// [`Error::Mounted`] while patches are on the layer, [`Error::AlreadyMerged`] while one is merged,
+    /// [`Error::StillMounted`] while patches are on the layer, [`Error::StillMerged`] while one is merged,
     /// [`Error::NotABurnLayer`] when there is no scale: Burn's layer always has one.
     pub fn into_inner(self) -> Result<LayerNorm, Error> {
-        check_bare(&self.state)?;
+        self.state.check_bare()?;
         let gamma = self.gamma.ok_or(Error::NotABurnLayer)?;
         let config = LayerNormConfig::new(self.d_model)
             .with_epsilon(self.epsilon)
@@ -148,7 +140,8 @@ impl PatchedLayer for PatchedLayerNorm {
     }
 
     fn weight_shape(&self) -> [usize; 2] {
-        [self.d_model, 1]
+        let scale = self.gamma.as_ref();
+        [scale.map_or(self.d_model, |gamma| gamma.lazy_shape()[0]), 1]
     }
 
     fn has_bias(&self) -> bool {
@@ -162,7 +155,7 @@ impl PatchedLayer for PatchedLayerNorm {
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
         let gamma = match &self.gamma {
             Some(gamma) => column(gamma, device, &self.state.traffic),
-            None => Tensor::ones([self.d_model, 1], (device, DType::F32)),
+            None => Tensor::ones(self.weight_shape(), (device, DType::F32)),
         };
         let beta = self.beta.as_ref();
         let beta = beta.map(|beta| vector(beta, device, &self.state.traffic));
@@ -177,6 +170,12 @@ impl PatchedLayer for PatchedLayerNorm {
         self.gamma
             .as_ref()
             .map_or(DType::F32, |gamma| gamma.val().dtype())
+    }
+
+    fn bias_dtype(&self) -> DType {
+        self.beta
+            .as_ref()
+            .map_or_else(|| self.base_dtype(), |beta| beta.val().dtype())
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
@@ -208,40 +207,27 @@ pub(crate) fn effective(
     Ok((gamma.squeeze_dim(1), beta))
 }
 
-/// Width and, when the layer must not follow its input, the device.
-pub(crate) fn check<const D: usize>(
-    input: &Tensor<D>,
-    gamma: &Param<Tensor<1>>,
-    state: &LayerState,
-) -> Result<(), Error> {
-    let (found, expected) = (input.dims()[D - 1], gamma.lazy_shape()[0]);
-    if found != expected {
-        return Err(Error::InputWidth { found, expected });
+/// That the input's last axis is as wide as the norm.
+pub(crate) fn check_width(found: usize, expected: usize) -> Result<(), Error> {
+    if found == expected {
+        return Ok(());
     }
-    let (weight, input) = (gamma.lazy_device(), input.device());
-    if weight != input && !state.autocast && state.patches.is_idle() {
-        return Err(Error::AutocastOff {
-            weight: format!("{weight:?}"),
-            input: format!("{input:?}"),
-        });
-    }
-    Ok(())
+    Err(Error::InputWidth { found, expected })
 }
 
-/// That nothing is laid over the layer.
-pub(crate) fn check_bare(state: &LayerState) -> Result<(), Error> {
-    if !state.patches.is_empty() {
-        return Err(Error::Mounted {
-            operation: "`into_inner`",
-            layer: "this layer".into(),
-        });
+/// That the scale on the device `scale` may follow the input.
+pub(crate) fn check_device(
+    input: &Device,
+    scale: &Device,
+    state: &LayerState,
+) -> Result<(), Error> {
+    if scale == input || state.autocast || !state.patches.is_idle() {
+        return Ok(());
     }
-    if state.merged.is_some() {
-        return Err(Error::AlreadyMerged {
-            layer: "this layer".into(),
-        });
-    }
-    Ok(())
+    Err(Error::AutocastOff {
+        weight: format!("{scale:?}"),
+        input: format!("{input:?}"),
+    })
 }
 
 /// A vector `[d_model]` as a weight `[d_model, 1]` in f32 on `device`.
@@ -250,5 +236,5 @@ pub(crate) fn column(param: &Param<Tensor<1>>, device: &Device, traffic: &Traffi
 }
 
 fn vector(param: &Param<Tensor<1>>, device: &Device, traffic: &Traffic) -> Tensor<1> {
-    dense::cast(dense::aligned(param.val(), device, traffic), DType::F32)
+    dense::values(param.val(), device, traffic)
 }

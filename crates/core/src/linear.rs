@@ -1,7 +1,8 @@
 //! `y = x · Wᵀ + b + Σ strengthᵢ · (x · ΔWᵢᵀ + Δbᵢ)`: a linear layer whose base is never rewritten.
 //!
 //! The four paths are those of `InvokeAI`'s custom modules: patched; the weight has to move; dtypes
-//! differ; native, which is Burn's own layer.
+//! differ; native, which is Burn's own layer. All but Burn's own compute in f32, whatever the input's dtype,
+//! and round the sum once: a patch changes the output by its residual and by nothing else.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use burn::{
 
 use crate::{
     Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, WeightRef, dense,
+    error::value_or_panic,
 };
 
 /// A drop-in for [`burn::nn::Linear`] that takes patches, and packed or streamed weights.
@@ -28,14 +30,24 @@ pub struct PatchedLinear {
     #[module(skip)]
     frozen: Option<Frozen>,
     #[module(skip)]
+    origin: Origin,
+    #[module(skip)]
     state: LayerState,
 }
 
-/// A frozen base and what is known of it without loading it.
+/// A frozen base.
 #[derive(Clone, Debug)]
 struct Frozen {
     weight: FrozenWeight,
     has_bias: bool,
+}
+
+/// What is known of the weight without it: where a frozen one computes, and what a Burn layer's was when it
+/// was taken over, for the case that somebody has taken the parameter out.
+#[derive(Clone, Debug)]
+struct Origin {
+    /// `[d_output, d_input]`.
+    shape: [usize; 2],
     device: Device,
 }
 
@@ -46,9 +58,11 @@ pub enum Path {
     Patched,
     /// The weight is not on the input's device and is copied there for this pass.
     Moved,
-    /// Weight or bias has another float dtype than the input: the product runs in f32.
+    /// Weight or bias has another float dtype than the input: product and bias are computed in f32 and their
+    /// sum is rounded once. Packed weights are decoded in any case, so there it is the bias that differs.
     Cast,
-    /// Everything is in place: Burn's own layer, or the product on packed bytes.
+    /// Everything is in place: Burn's own layer in its own dtype, or the product on frozen weights, with f32
+    /// sums that are rounded once.
     Native,
 }
 
@@ -61,14 +75,12 @@ impl PatchedLinear {
         device: Device,
         traffic: Arc<Traffic>,
     ) -> Self {
+        let shape = weight.shape();
         Self {
             weight: None,
             bias: None,
-            frozen: Some(Frozen {
-                weight,
-                has_bias,
-                device,
-            }),
+            frozen: Some(Frozen { weight, has_bias }),
+            origin: Origin { shape, device },
             state: LayerState::with_traffic(traffic),
         }
     }
@@ -99,17 +111,19 @@ impl PatchedLinear {
     /// Where [`try_forward`](Self::try_forward) would answer an error.
     #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        match self.try_forward(input) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        value_or_panic(self.try_forward(input))
     }
 
     /// Applies the layer, `[..., d_input] -> [..., d_output]`, in the input's dtype on its device.
     ///
+    /// A streamed weight is leased for the whole call, while rayon runs the product. Passes must not be
+    /// started from tasks of the same rayon pool: a thread that waits for the product may take up such a
+    /// task, which then waits for room that this thread's own lease holds.
+    ///
     /// # Errors
     /// [`Error::InputWidth`], [`Error::AutocastOff`], [`Error::Stream`] when a streamed weight cannot be
-    /// loaded, [`Error::Patch`] when a patch needs values the base cannot give.
+    /// loaded, [`Error::NotStarted`] before [`LayerLoader::finish`](crate::LayerLoader::finish),
+    /// [`Error::NoWeight`], [`Error::Patch`] when a patch needs values the base cannot give.
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
         let (dims, [d_output, d_input]) = (input.dims(), self.weight_shape());
         if dims[D - 1] != d_input {
@@ -137,7 +151,7 @@ impl PatchedLinear {
     /// The path a forward pass with an input of `dtype` on `device` would take.
     ///
     /// # Errors
-    /// [`Error::Stream`] when a streamed weight cannot be loaded.
+    /// [`Error::Stream`] when a streamed weight cannot be loaded, [`Error::NotStarted`], [`Error::NoWeight`].
     pub fn path(&self, device: &Device, dtype: DType) -> Result<Path, Error> {
         if !self.state.patches.is_idle() {
             return Ok(Path::Patched);
@@ -148,22 +162,15 @@ impl PatchedLinear {
     /// The Burn layer underneath, sharing its parameters.
     ///
     /// # Errors
-    /// [`Error::Mounted`] while patches are on the layer, [`Error::AlreadyMerged`] while something is
-    /// merged, [`Error::NotABurnLayer`] when the base is packed or streamed.
+    /// [`Error::StillMounted`] while patches are on the layer, [`Error::StillMerged`] while something is
+    /// merged, [`Error::NotABurnLayer`] when the base is packed or streamed, [`Error::NoWeight`].
     pub fn into_inner(self) -> Result<Linear, Error> {
-        if !self.state.patches.is_empty() {
-            return Err(Error::Mounted {
-                operation: "`into_inner`",
-                layer: "this layer".into(),
-            });
+        self.state.check_bare()?;
+        match (self.weight, self.frozen) {
+            (Some(weight), _) => Ok(dense::linear_of(weight, self.bias)),
+            (None, Some(_)) => Err(Error::NotABurnLayer),
+            (None, None) => Err(Error::NoWeight),
         }
-        if self.state.merged.is_some() {
-            return Err(Error::AlreadyMerged {
-                layer: "this layer".into(),
-            });
-        }
-        let weight = self.weight.ok_or(Error::NotABurnLayer)?;
-        Ok(dense::linear_of(weight, self.bias))
     }
 
     /// The Burn weight, when nothing has to be done but Burn's own product.
@@ -181,22 +188,18 @@ impl PatchedLinear {
     fn forward_rows(&self, input: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (device, dtype) = (input.device(), input.dtype());
         let base = self.acquire()?;
-        if self.state.patches.is_idle() {
-            if path_of(&base, &device, dtype) == Path::Moved && !self.state.autocast {
-                return Err(self.autocast_off(&base, &device));
-            }
-            return Ok(affine(&base, input, &self.state.traffic));
+        let follows = self.state.autocast || !self.state.patches.is_idle();
+        if !follows && path_of(&base, &device, dtype) == Path::Moved {
+            return Err(autocast_off(&base, &device));
         }
         let input = dense::cast(input, DType::F32);
         let output = affine(&base, input.clone(), &self.state.traffic);
-        let shape = base.weight.shape();
-        let residual = self.state.patches.residual(&input, shape, || {
-            Ok::<_, Error>(
-                self.unmerged(&base)?
-                    .weight
-                    .to_dense(&device, FloatDType::F32),
-            )
-        })?;
+        let residual = self
+            .state
+            .patches
+            .residual(&input, base.weight.shape(), || {
+                self.base_weight(&base, &device)
+            })?;
         let output = match residual {
             Some(residual) => output + residual,
             None => output,
@@ -212,6 +215,11 @@ impl PatchedLinear {
         }
     }
 
+    /// The parameters of a frozen base that is in place for good.
+    fn in_place(&self) -> Option<&LayerWeights> {
+        self.frozen.as_ref()?.weight.in_place()
+    }
+
     fn acquire_base(&self) -> Result<WeightRef, Error> {
         if let Some(weight) = &self.weight {
             return Ok(WeightRef::Owned(LayerWeights {
@@ -219,32 +227,19 @@ impl PatchedLinear {
                 bias: self.bias.as_ref().map(Param::val),
             }));
         }
-        self.frozen
-            .as_ref()
-            .expect("a layer has a Burn weight or a frozen one")
-            .weight
-            .acquire()
+        let frozen = self.frozen.as_ref().ok_or(Error::NoWeight)?;
+        frozen.weight.acquire()
     }
 
-    /// What patches are residuals against: never the merged weight.
-    fn unmerged<'a>(
-        &self,
-        current: &'a WeightRef,
-    ) -> Result<std::borrow::Cow<'a, LayerWeights>, Error> {
-        if self.state.merged.is_none() {
-            return Ok(std::borrow::Cow::Borrowed(current));
-        }
-        Ok(std::borrow::Cow::Owned((*self.acquire_base()?).clone()))
-    }
-
-    fn autocast_off(&self, base: &LayerWeights, device: &Device) -> Error {
-        let weight = match &base.weight {
-            Weight::Dense(weight) => format!("{:?}", weight.device()),
-            Weight::Packed(weight) => format!("the host (packed as {})", weight.format().name()),
+    /// What patches are residuals against, in f32 on `device`: never the merged weight.
+    fn base_weight(&self, current: &WeightRef, device: &Device) -> Result<Tensor<2>, Error> {
+        let to_dense = |base: &WeightRef| {
+            let weight = &base.weight;
+            weight.to_dense(device, FloatDType::F32, &self.state.traffic)
         };
-        Error::AutocastOff {
-            weight,
-            input: format!("{device:?}"),
+        match self.state.merged {
+            Some(_) => Ok(to_dense(&self.acquire_base()?)),
+            None => Ok(to_dense(current)),
         }
     }
 }
@@ -253,10 +248,15 @@ impl From<Linear> for PatchedLinear {
     /// Takes a Burn layer over, sharing its parameters.
     fn from(linear: Linear) -> Self {
         let (weight, bias) = dense::params_of(linear);
+        let origin = Origin {
+            shape: dense::logical_shape(&weight),
+            device: weight.lazy_device(),
+        };
         Self {
             weight: Some(weight),
             bias,
             frozen: None,
+            origin,
             state: LayerState::default(),
         }
     }
@@ -272,11 +272,8 @@ impl PatchedLayer for PatchedLinear {
     }
 
     fn weight_shape(&self) -> [usize; 2] {
-        match (&self.weight, &self.frozen) {
-            (Some(weight), _) => dense::logical_shape(weight),
-            (None, Some(frozen)) => frozen.weight.shape(),
-            (None, None) => unreachable!("a layer has a Burn weight or a frozen one"),
-        }
+        let weight = self.weight.as_ref();
+        weight.map_or(self.origin.shape, dense::logical_shape)
     }
 
     fn has_bias(&self) -> bool {
@@ -284,56 +281,52 @@ impl PatchedLayer for PatchedLinear {
     }
 
     fn is_resident(&self) -> bool {
-        !matches!(
-            &self.frozen,
-            Some(Frozen {
-                weight: FrozenWeight::Streamed(_),
-                ..
-            })
-        )
+        let frozen = self.frozen.as_ref();
+        frozen.is_none_or(|frozen| frozen.weight.in_place().is_some())
     }
 
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        let base = self.acquire_base()?;
-        let bias = base
-            .bias
-            .clone()
-            .map(|bias| dense::cast(dense::moved(bias, device), DType::F32));
-        Ok((base.weight.to_dense(device, FloatDType::F32), bias))
+        let (base, traffic) = (self.acquire_base()?, &self.state.traffic);
+        let bias = base.bias.clone();
+        let bias = bias.map(|bias| dense::values(bias, device, traffic));
+        let weight = base.weight.to_dense(device, FloatDType::F32, traffic);
+        Ok((weight, bias))
     }
 
     fn device(&self) -> Device {
-        match (&self.weight, &self.frozen) {
-            (Some(weight), _) => weight.lazy_device(),
-            (None, Some(frozen)) => frozen.device.clone(),
-            (None, None) => unreachable!("a layer has a Burn weight or a frozen one"),
-        }
+        let weight = self.weight.as_ref();
+        weight.map_or_else(|| self.origin.device.clone(), Param::lazy_device)
     }
 
     fn base_dtype(&self) -> DType {
-        match (&self.weight, &self.frozen) {
-            (Some(weight), _) => weight.val().dtype(),
-            (
-                None,
-                Some(Frozen {
-                    weight: FrozenWeight::Resident(weights),
-                    device,
-                    ..
-                }),
-            ) => weights.weight.dense_dtype(device),
-            _ => DType::F32,
+        if let Some(weight) = &self.weight {
+            return weight.val().dtype();
+        }
+        let base = self.in_place();
+        base.map_or(DType::F32, |base| {
+            base.weight.dense_dtype(&self.origin.device)
+        })
+    }
+
+    fn bias_dtype(&self) -> DType {
+        let own = self.bias.as_ref().map(|bias| bias.val().dtype());
+        let frozen = || Some(self.in_place()?.bias.as_ref()?.dtype());
+        own.or_else(frozen).unwrap_or_else(|| self.base_dtype())
+    }
+
+    fn base_formats(&self) -> [&'static str; 2] {
+        let frozen = self.frozen.as_ref().filter(|_| self.weight.is_none());
+        match frozen.map(|frozen| &frozen.weight) {
+            Some(weight) => weight.formats(),
+            None => {
+                let bias = self.bias.as_ref().map(|bias| bias.val().dtype().name());
+                [self.base_dtype().name(), bias.unwrap_or_default()]
+            }
         }
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        let base = self.acquire_base()?;
-        match &base.weight {
-            Weight::Packed(weight) => weight.parts().iter().for_each(|(_, bytes)| visit(bytes)),
-            Weight::Dense(weight) => visit(weight.to_data().as_bytes()),
-        }
-        if let Some(bias) = &base.bias {
-            visit(bias.to_data().as_bytes());
-        }
+        self.acquire_base()?.visit_bytes(visit);
         Ok(())
     }
 }
@@ -350,15 +343,23 @@ fn path_of(base: &LayerWeights, device: &Device, dtype: DType) -> Path {
     Path::Native
 }
 
-/// `input · Wᵀ + b`, wherever the parameters are, on the input's device in its dtype.
+/// `input · Wᵀ + b` of an f32 input, wherever the parameters are, on the input's device in f32.
 fn affine(base: &LayerWeights, input: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
-    let (device, dtype) = (input.device(), input.dtype());
+    let device = input.device();
     let output = base.weight.linear(input, traffic);
     match &base.bias {
-        Some(bias) => {
-            let bias = dense::aligned(bias.clone(), &device, traffic);
-            output + dense::cast(bias, dtype).unsqueeze()
-        }
+        Some(bias) => output + dense::values(bias.clone(), &device, traffic).unsqueeze(),
         None => output,
+    }
+}
+
+fn autocast_off(base: &LayerWeights, device: &Device) -> Error {
+    let weight = match &base.weight {
+        Weight::Dense(weight) => format!("{:?}", weight.device()),
+        Weight::Packed(weight) => format!("the host (packed as {})", weight.format().name()),
+    };
+    Error::AutocastOff {
+        weight,
+        input: format!("{device:?}"),
     }
 }

@@ -10,8 +10,9 @@ use overglaze_quant::{Parts, format_by_tag, kernels::is_host};
 use overglaze_stream::{Streamer, StreamerConfig, TensorEntry, WeightSource};
 
 use crate::{
-    Error, FrozenWeight, LayerSpec, PatchedLinear, PatchedRmsNorm, Traffic,
-    frozen::{StreamedWeight, TensorSpec},
+    Error, FrozenWeight, LayerSpec, PatchedLinear, PatchedRmsNorm, StreamedWeight, Traffic,
+    layer_spec::{Form, TensorSpec},
+    source_tensor,
 };
 
 /// Where layers run and how many bytes their weights may take there.
@@ -19,7 +20,8 @@ use crate::{
 pub struct LoaderConfig {
     /// Execution device.
     pub device: Device,
-    /// Bytes of weights in place at once; `None` keeps all of them in place.
+    /// Bytes of weights in place at once; `None` keeps all of them in place. On a device with memory of its
+    /// own these are the bytes there, and the stored bytes stay in host memory beside them.
     pub budget_bytes: Option<u64>,
     /// Layers loaded ahead of the one that computes, at most.
     pub lookahead: usize,
@@ -123,6 +125,8 @@ impl LayerLoader {
             weight,
             bias,
             device: device.clone(),
+            form: Form::on(&device),
+            traffic: Arc::clone(&self.traffic),
         };
         let has_bias = spec.bias.is_some();
         let frozen = self.freeze(spec)?;
@@ -154,6 +158,9 @@ impl LayerLoader {
     pub fn vector(&mut self, tensor: &str) -> Result<Tensor<1>, Error> {
         let spec = self.row(tensor, None)?;
         self.num_bytes += spec.num_bytes as u64;
+        if !is_host(&self.config.device) {
+            self.traffic.count_move(spec.num_values() * 4);
+        }
         spec.vector(self.source.read(tensor)?, &self.config.device)
     }
 
@@ -185,15 +192,16 @@ impl LayerLoader {
                 .as_ref()
                 .map(|bias| self.source.read(&bias.name))
                 .transpose()?;
-            return Ok(FrozenWeight::Resident(Arc::new(spec.build(weight, bias)?)));
+            return Ok(FrozenWeight::Loaded(Arc::new(spec.build(weight, bias)?)));
         }
-        let (index, shape) = (self.specs.len(), spec.weight.shape);
+        let (index, shape, formats) = (self.specs.len(), spec.weight.shape, spec.formats());
         self.specs.push(spec);
         let streamer = Arc::clone(&self.streamer);
         Ok(FrozenWeight::Streamed(StreamedWeight {
             streamer,
             index,
             shape,
+            formats,
         }))
     }
 
@@ -251,32 +259,10 @@ impl LayerLoader {
     }
 
     fn entry(&self, name: &str) -> Result<&TensorEntry, Error> {
-        self.source
-            .entries()
-            .get(name)
-            .ok_or_else(|| Error::MissingTensor {
-                file: self.source.label(),
-                tensor: name.into(),
-                hint: self.nearest(name),
-            })
-    }
-
-    fn nearest(&self, name: &str) -> String {
-        let best = self.source.entries().keys().max_by(|a, b| {
-            let score = |known: &str| strsim::normalized_levenshtein(name, known);
-            score(a).total_cmp(&score(b))
-        });
-        best.map_or_else(String::new, |best| {
-            format!("; the nearest name in it is `{best}`")
-        })
+        source_tensor::entry(&*self.source, name)
     }
 
     fn wrong_shape(&self, name: &str, entry: &TensorEntry, expected: String) -> Error {
-        Error::WrongShape {
-            file: self.source.label(),
-            tensor: name.into(),
-            found: entry.shape.clone(),
-            expected,
-        }
+        source_tensor::wrong_shape(&*self.source, name, entry, expected)
     }
 }

@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Merges `sets` (name, set, strength) into the layers of `tree`: `W' = W + Σ strength · ΔW`, every ΔW
-/// taken against the base, computed in f32 and rounded once to the dtype the base computes in.
+/// taken against the base, computed in f32 and rounded once to the dtype the base computes in; a bias keeps
+/// its own.
 ///
 /// # Errors
 /// [`Error::Mounted`] while anything is mounted by sidecar, [`Error::AlreadyMerged`],
@@ -107,6 +108,6 @@ fn bake(path: &str, layer: &dyn PatchedLayer, stack: &PatchStack) -> Result<Laye
     let dtype = layer.base_dtype();
     Ok(LayerWeights {
         weight: Weight::Dense(dense::cast(weight, dtype)),
-        bias: bias.map(|bias| dense::cast(bias, dtype)),
+        bias: bias.map(|bias| dense::cast(bias, layer.bias_dtype())),
     })
 }

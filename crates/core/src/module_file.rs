@@ -9,7 +9,7 @@ use burn::{
 };
 use overglaze_stream::WeightSource;
 
-use crate::{Error, dense};
+use crate::{Error, dense, source_tensor};
 
 /// What [`load_module`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,10 @@ pub struct ModuleFileReport {
 /// A linear layer's weight is `[d_output, d_input]` in the file and Burn's `[d_input, d_output]` in the
 /// module; norm scale and shift may be called `weight` and `bias` in the file, as `PyTorch` does.
 /// Enum variant names in a path are skipped.
+///
+/// A linear layer is a struct called `Linear` or `PatchedLinear` with a matrix `weight`: Burn's visitors
+/// tell no more of a type than its name. A struct of one's own called so has to store its `weight` as Burn
+/// does, or take another name.
 ///
 /// ```
 /// use burn::{nn::{Linear, LinearConfig}, module::Module, tensor::{Device, Tensor}};
@@ -47,7 +51,8 @@ pub struct ModuleFileReport {
 /// ```
 ///
 /// # Errors
-/// [`Error::MissingTensor`] or [`Error::WrongShape`] for the first parameter that has no fitting tensor.
+/// [`Error::MissingTensor`], [`Error::WrongShape`] or [`Error::WrongDtype`] for the first parameter that has
+/// no fitting tensor.
 pub fn load_module<M: Module>(
     module: M,
     source: &dyn WeightSource,
@@ -105,19 +110,20 @@ impl ModuleMapper for FileMapper<'_> {
 impl FileMapper<'_> {
     fn assigned<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Result<Tensor<D>, Error> {
         let name = self.tensor_name()?;
-        let is_transposed = D == 2 && self.is_linear();
+        let is_transposed = D == 2 && self.is_linear_weight();
         let mut stored = param.lazy_shape().to_vec();
         if is_transposed {
             stored.reverse();
         }
-        let entry = &self.source.entries()[&name];
+        let entry = source_tensor::entry(self.source, &name)?;
         if entry.shape != stored {
-            return Err(Error::WrongShape {
-                file: self.source.label(),
-                tensor: name,
-                found: entry.shape.clone(),
-                expected: format!("{stored:?}"),
-            });
+            let expected = format!("{stored:?}");
+            return Err(source_tensor::wrong_shape(
+                self.source,
+                &name,
+                entry,
+                expected,
+            ));
         }
         let tensor = self.read::<D>(&name, &stored)?;
         self.report.assigned.push(name);
@@ -128,12 +134,12 @@ impl FileMapper<'_> {
     }
 
     fn read<const D: usize>(&self, name: &str, shape: &[usize]) -> Result<Tensor<D>, Error> {
-        let entry = &self.source.entries()[name];
-        let dtype = float_dtype(&entry.tag).ok_or_else(|| Error::WrongShape {
+        let tag = &source_tensor::entry(self.source, name)?.tag;
+        let dtype = float_dtype(tag).ok_or_else(|| Error::WrongDtype {
             file: self.source.label(),
             tensor: name.into(),
-            found: entry.shape.clone(),
-            expected: format!("F32, F16 or BF16 values, not {}", entry.tag),
+            found: tag.clone(),
+            expected: "F32, F16 or BF16",
         })?;
         let bytes = self.source.read(name)?;
         let is_aligned = (bytes.as_ptr() as usize).is_multiple_of(dtype.size());
@@ -163,18 +169,14 @@ impl FileMapper<'_> {
         spellings
             .into_iter()
             .find(|name| known.contains_key(name))
-            .ok_or_else(|| Error::MissingTensor {
-                file: self.source.label(),
-                tensor: own,
-                hint: String::new(),
-            })
+            .ok_or_else(|| source_tensor::missing(self.source, &own))
     }
 
-    /// Whether the parameter at the current path is a field of a linear layer, Burn's or its drop-in.
-    fn is_linear(&self) -> bool {
-        self.path
-            .last()
-            .is_some_and(|(_, container)| LINEAR_LAYERS.contains(&container.as_str()))
+    /// Whether the parameter at the current path is the weight of a linear layer, Burn's or its drop-in.
+    fn is_linear_weight(&self) -> bool {
+        self.path.last().is_some_and(|(name, container)| {
+            name == "weight" && LINEAR_LAYERS.contains(&container.as_str())
+        })
     }
 }
 

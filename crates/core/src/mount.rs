@@ -11,6 +11,7 @@ use overglaze_patches::{Patch, PatchSet};
 use crate::{
     Error, LayerTree, MountReport, MountedPatch,
     fit::{Fitted, fit},
+    stack::check_strength,
 };
 
 /// Lays `set` over `tree` under `name` at `strength`, and reports every key.
@@ -94,7 +95,12 @@ pub fn unmount(tree: &mut impl LayerTree, name: &str) -> Result<(), Error> {
 pub fn reweight(tree: &mut impl LayerTree, name: &str, strength: f32) -> Result<(), Error> {
     check_strength(name, strength)?;
     let mut found = false;
-    tree.visit_layers_mut(&mut |_, layer| found |= layer.reweight_patch(name, strength));
+    let mut result = Ok(());
+    tree.visit_layers_mut(&mut |_, layer| match layer.reweight_patch(name, strength) {
+        Ok(is_here) => found |= is_here,
+        Err(error) => result = Err(error),
+    });
+    result?;
     if found {
         Ok(())
     } else {
@@ -120,7 +126,8 @@ pub struct MountedAdapter {
 pub struct Placement {
     /// Bytes as loaded from the file.
     pub loaded_bytes: usize,
-    /// Copies on execution devices: device and bytes.
+    /// Copies on execution devices: device and bytes. Where the file's tensors are in f32 on that device
+    /// already, the copy shares them.
     pub copies: Vec<(Device, usize)>,
 }
 
@@ -193,16 +200,6 @@ pub(crate) fn check_names(
         (None, Some(name)) => Err(not_mounted(tree, name)),
         (None, None) => Ok(()),
     }
-}
-
-fn check_strength(name: &str, strength: f32) -> Result<(), Error> {
-    if strength.is_finite() {
-        return Ok(());
-    }
-    Err(Error::BadStrength {
-        name: name.into(),
-        strength,
-    })
 }
 
 fn not_mounted(tree: &impl LayerTree, name: &str) -> Error {

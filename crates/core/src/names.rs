@@ -32,7 +32,7 @@ impl NameTable {
     /// Adds a layer with `d_output` output rows under its own path.
     ///
     /// # Errors
-    /// [`Error::AmbiguousName`].
+    /// As [`add_alias`](Self::add_alias).
     pub fn add_layer(&mut self, path: &str, d_output: usize) -> Result<(), Error> {
         let whole = Piece {
             layer: path.into(),
@@ -45,7 +45,8 @@ impl NameTable {
     /// Adds another name for rows of one or several layers.
     ///
     /// # Errors
-    /// [`Error::AmbiguousName`] when another name has the same underscore spelling.
+    /// [`Error::AmbiguousName`] when another name has the same underscore spelling,
+    /// [`Error::ConflictingName`] when this name stands for other rows already.
     pub fn add_alias(&mut self, alias: &str, pieces: Vec<Piece>) -> Result<(), Error> {
         let flattened = alias.replace('.', "_");
         if let Some(first) = self
@@ -57,6 +58,13 @@ impl NameTable {
                 first: first.clone(),
                 second: alias.into(),
                 flattened,
+            });
+        }
+        if let Some(known) = self.pieces.get(alias).filter(|known| **known != pieces) {
+            return Err(Error::ConflictingName {
+                name: alias.into(),
+                first: spelled(known),
+                second: spelled(&pieces),
             });
         }
         self.flattened.insert(flattened, alias.into());
@@ -100,5 +108,13 @@ impl NameTable {
         let mut names: Vec<_> = self.pieces.keys().map(String::as_str).collect();
         names.sort_unstable();
         names
+    }
+}
+
+fn spelled(pieces: &[Piece]) -> String {
+    let rows = |piece: &Piece| format!("rows {:?} of `{}`", piece.layer_rows, piece.layer);
+    match pieces {
+        [] => "nothing".into(),
+        _ => pieces.iter().map(rows).collect::<Vec<_>>().join(" and "),
     }
 }

@@ -1,7 +1,5 @@
 //! What became of every key of an adapter file.
 
-use overglaze_patches::TargetName;
-
 /// What became of the keys of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
@@ -109,12 +107,5 @@ impl KeyOutcome {
             Self::ShapeMismatch { why } | Self::Refused { why } => why.clone(),
             Self::Unread => "no dialect understands this key".into(),
         }
-    }
-}
-
-/// A target name as the file spells it.
-pub(crate) fn spelled(target: &TargetName) -> &str {
-    match target {
-        TargetName::Dotted(name) | TargetName::Flattened(name) => name,
     }
 }

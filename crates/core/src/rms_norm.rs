@@ -10,7 +10,7 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 
-use crate::{Error, LayerState, PatchedLayer, Traffic, dense, layer_norm};
+use crate::{Error, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic, layer_norm};
 
 /// A drop-in for [`burn::nn::RmsNorm`] that takes patches on its scale, and a shift from them.
 #[derive(Module, Debug)]
@@ -40,10 +40,7 @@ impl PatchedRmsNorm {
     /// Where [`try_forward`](Self::try_forward) would answer an error.
     #[must_use]
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        match self.try_forward(input) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        value_or_panic(self.try_forward(input))
     }
 
     /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`.
@@ -52,7 +49,8 @@ impl PatchedRmsNorm {
     /// [`Error::InputWidth`], [`Error::AutocastOff`] or [`Error::Patch`].
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
         let dtype = input.dtype();
-        layer_norm::check(&input, &self.gamma, &self.state)?;
+        layer_norm::check_width(input.dims()[D - 1], self.weight_shape()[0])?;
+        layer_norm::check_device(&input.device(), &self.device(), &self.state)?;
         let (gamma, shift) = layer_norm::effective(self, &input.device())?;
         let input = dense::cast(input, DType::F32);
         let rms = (input.clone().square().mean_dim(D - 1) + self.epsilon).sqrt();
@@ -66,9 +64,9 @@ impl PatchedRmsNorm {
     /// The Burn layer underneath, sharing its parameter.
     ///
     /// # Errors
-    /// [`Error::Mounted`] while patches are on the layer, [`Error::AlreadyMerged`] while one is merged.
+    /// [`Error::StillMounted`] while patches are on the layer, [`Error::StillMerged`] while one is merged.
     pub fn into_inner(self) -> Result<RmsNorm, Error> {
-        layer_norm::check_bare(&self.state)?;
+        self.state.check_bare()?;
         let config = RmsNormConfig::new(self.weight_shape()[0]).with_epsilon(self.epsilon);
         let mut norm = config.init(&self.gamma.lazy_device());
         norm.gamma = self.gamma;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError};
 
+use crate::Error;
+
 /// A patch in place on one layer.
 #[derive(Clone, Debug)]
 pub struct MountedPatch {
@@ -51,6 +53,9 @@ impl MountedPatch {
     }
 
     /// Devices that hold a copy, and the copies' bytes.
+    ///
+    /// Tensors of the loaded patch that are in f32 on a device already are shared by the copy there, so
+    /// that its bytes are those of the loaded patch and no further ones.
     #[must_use]
     pub fn copies(&self) -> Vec<(Device, usize)> {
         let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,8 +131,28 @@ impl PatchStack {
 
     /// Adds `patch` of `adapter` at `strength`; for stacks that go through Burn's own hook. A layer checks
     /// the fit and takes patches through [`PatchedLayer::add_patch`](crate::PatchedLayer::add_patch).
-    pub fn add(&mut self, adapter: &str, patch: Arc<dyn Patch>, strength: f32) {
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::BadStrength`].
+    pub fn add(
+        &mut self,
+        adapter: &str,
+        patch: Arc<dyn Patch>,
+        strength: f32,
+    ) -> Result<(), Error> {
+        self.check(adapter, strength)?;
         self.push(MountedPatch::new(adapter.into(), patch, strength));
+        Ok(())
+    }
+
+    /// That a patch of `adapter` at `strength` may be added.
+    pub(crate) fn check(&self, adapter: &str, strength: f32) -> Result<(), Error> {
+        if self.has(adapter) {
+            return Err(Error::NameTaken {
+                name: adapter.into(),
+            });
+        }
+        check_strength(adapter, strength)
     }
 
     pub(crate) fn push(&mut self, mounted: MountedPatch) {
@@ -140,7 +165,8 @@ impl PatchStack {
         self.mounted.len() < before
     }
 
-    pub(crate) fn reweight(&mut self, name: &str, strength: f32) -> bool {
+    pub(crate) fn reweight(&mut self, name: &str, strength: f32) -> Result<bool, Error> {
+        check_strength(name, strength)?;
         let mut found = false;
         for mounted in self
             .mounted
@@ -150,7 +176,7 @@ impl PatchStack {
             mounted.strength = strength;
             found = true;
         }
-        found
+        Ok(found)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -224,6 +250,17 @@ impl PatchStack {
             .filter(|mounted| mounted.strength != 0.0)
             .map(|mounted| (mounted.on(device, FloatDType::F32), mounted.strength))
     }
+}
+
+/// That a strength is a number.
+pub(crate) fn check_strength(name: &str, strength: f32) -> Result<(), Error> {
+    if strength.is_finite() {
+        return Ok(());
+    }
+    Err(Error::BadStrength {
+        name: name.into(),
+        strength,
+    })
 }
 
 fn sum<E: From<PatchError>>(

@@ -11,13 +11,16 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Bytes of weights written in place of base weights (by a merge or a restore).
+    /// Bytes of weights written to stand over base weights, by a merge; a restore drops them and writes
+    /// nothing.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of base weights copied to another device for a forward pass.
+    /// Bytes of weights copied to another device: for a forward pass, for a patch or a caller that wants the
+    /// values there, or by a load onto a device with memory of its own. Reads into host memory are not
+    /// moves.
     #[must_use]
     pub fn moved_bytes(&self) -> u64 {
         self.moved_bytes.load(Ordering::Relaxed)

@@ -33,6 +33,14 @@ impl Weight {
         }
     }
 
+    /// Name of the format the values are stored in.
+    pub(crate) fn format_name(&self) -> &'static str {
+        match self {
+            Self::Dense(weight) => weight.dtype().name(),
+            Self::Packed(weight) => weight.format().name(),
+        }
+    }
+
     /// Whether a product with an input on `device` needs the weight copied first.
     #[must_use]
     pub fn needs_move(&self, device: &Device) -> bool {
@@ -66,9 +74,7 @@ impl Weight {
     pub(crate) fn linear(&self, input: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
         match self {
             Self::Packed(weight) => {
-                if self.needs_move(&input.device()) {
-                    traffic.count_move(weight.num_bytes());
-                }
+                self.count_upload(&input.device(), input.dtype(), traffic);
                 weight.linear(input)
             }
             Self::Dense(weight) => {
@@ -78,12 +84,26 @@ impl Weight {
         }
     }
 
-    /// The values `[d_output, d_input]` in `dtype` on `device`: a copy unless they are already so.
+    /// The values `[d_output, d_input]` in `dtype` on `device`: a copy unless they are already so; `traffic`
+    /// is told when it crosses devices.
     #[must_use]
-    pub fn to_dense(&self, device: &Device, dtype: FloatDType) -> Tensor<2> {
+    pub fn to_dense(&self, device: &Device, dtype: FloatDType, traffic: &Traffic) -> Tensor<2> {
         match self {
-            Self::Dense(weight) => dense::cast(dense::moved(weight.clone(), device), dtype.into()),
-            Self::Packed(weight) => weight.to_dense(device, dtype),
+            Self::Dense(weight) => dense::cast(
+                dense::aligned(weight.clone(), device, traffic),
+                dtype.into(),
+            ),
+            Self::Packed(weight) => {
+                self.count_upload(device, dtype.into(), traffic);
+                weight.to_dense(device, dtype)
+            }
+        }
+    }
+
+    /// Counts what a decoded copy of a packed weight brings to a device with memory of its own.
+    fn count_upload(&self, device: &Device, dtype: DType, traffic: &Traffic) {
+        if self.needs_move(device) {
+            traffic.count_move(self.shape().iter().product::<usize>() * dtype.size());
         }
     }
 }

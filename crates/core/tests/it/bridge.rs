@@ -14,7 +14,7 @@ use overglaze_core::{PatchReparam, PatchReparameterizer, PatchStack, PatchedLaye
 use overglaze_patches::Patch;
 
 use crate::{
-    numbers::{assert_close, bits, flex, lora, plain, tensor, values},
+    numbers::{assert_close, bits, flex, lora, message, plain, tensor, values},
     test_patch::TestPatch,
 };
 
@@ -48,7 +48,8 @@ fn net() -> Net {
 fn stack(patches: Vec<(Arc<dyn Patch>, f32)>) -> PatchStack {
     let mut stack = PatchStack::default();
     for (index, (patch, strength)) in patches.into_iter().enumerate() {
-        stack.add(&format!("adapter {index}"), patch, strength);
+        let added = stack.add(&format!("adapter {index}"), patch, strength);
+        added.expect("the name is new");
     }
     stack
 }
@@ -194,4 +195,18 @@ fn what_found_no_parameter_is_listed() {
         bits(&patched.conv.weight.val()),
         bits(&net().conv.weight.val())
     );
+}
+
+#[test]
+fn a_stack_takes_every_name_once_and_finite_strengths() {
+    let mut stack = stack(vec![(lora(SHAPE, 2, 20), 1.0)]);
+    assert_eq!(
+        message(stack.add("adapter 0", lora(SHAPE, 2, 30), 1.0)),
+        "an adapter called `adapter 0` is mounted already; unmount it first or choose another name"
+    );
+    assert_eq!(
+        message(stack.add("other", lora(SHAPE, 2, 30), f32::NAN)),
+        "the strength of adapter `other` is NaN, expected a finite number"
+    );
+    assert_eq!(stack.len(), 1);
 }

@@ -185,14 +185,13 @@ fn into_inner_refuses_while_something_is_laid_over() {
     layer
         .add_patch("lora", lora(SHAPE, 2, 20), 0.0)
         .expect("it fits");
-    let mounted = "`into_inner` is refused while patches are mounted on layer `this layer`; \
-                   unmount them first";
+    let mounted = "patches are mounted on this layer; unmount them before `into_inner`";
     assert_eq!(message(layer.clone().into_inner()), mounted);
     layer.clear_patches();
     let mut toy = Toy::new(vec![("fc", layer)]);
     let set = lora_adapter(&[("fc", SHAPE, 20)]);
     overglaze_core::merge(&mut toy, &[("lora", &set, 1.0)]).expect("it fits");
-    let merged = "layer `this layer` has a merged adapter already; restore the base first";
+    let merged = "an adapter is merged into this layer; restore the base before `into_inner`";
     assert_eq!(message(toy.layers[0].clone().into_inner()), merged);
     overglaze_core::restore(&mut toy);
     assert!(toy.layers[0].clone().into_inner().is_ok());
@@ -234,4 +233,32 @@ fn moving_the_module_moves_the_weight() {
     assert_close("moved", &output, &expected, 1e-5);
     assert_eq!(moved.traffic().num_moves(), 0);
     assert_eq!(moved.device(), nd);
+}
+
+#[test]
+fn a_layer_without_its_weight_answers_errors() {
+    let mut layer = PatchedLinear::from(linear(1));
+    layer.weight = None;
+    assert_eq!(layer.weight_shape(), SHAPE, "it is remembered");
+    assert_eq!(layer.device(), flex());
+    layer
+        .add_patch("lora", lora(SHAPE, 2, 20), 0.0)
+        .expect("it fits what was there");
+    let input = plain([3, SHAPE[1]], 5);
+    let no_weight =
+        "the layer has no weight: its field `weight` was set to `None`; put the parameter back";
+    for strength in [0.0, 1.0] {
+        let found = layer.reweight_patch("lora", strength);
+        assert!(found.expect("it is finite"));
+        assert_eq!(message(layer.try_forward(input.clone())), no_weight);
+    }
+    layer.clear_patches();
+    assert_eq!(message(layer.path(&flex(), DType::F32)), no_weight);
+    assert_eq!(message(layer.base_values(&flex())), no_weight);
+    assert_eq!(message(layer.visit_base_bytes(&mut |_| ())), no_weight);
+    assert_eq!(message(layer.clone().into_inner()), no_weight);
+    let mut toy = Toy::new(vec![("fc", layer)]);
+    let set = lora_adapter(&[("fc", SHAPE, 20)]);
+    let merged = overglaze_core::merge(&mut toy, &[("lora", &set, 1.0)]);
+    assert_eq!(message(merged), no_weight);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use overglaze_core::{
-    LoaderConfig, PatchedLinear, Weight,
+    LoaderConfig, PatchedLayer, PatchedLinear, Weight,
     fingerprint::{Fingerprint, fingerprint},
     mount,
 };
@@ -104,6 +104,75 @@ fn a_dense_weight_hashes_like_its_bytes() {
     let dense = of(Weight::Dense(plain([6, 32], 1)));
     assert_eq!(dense, of(crate::numbers::packed("f32", [6, 32], 1)));
     let bytes = crate::numbers::wave(&[6, 32], 1).as_bytes().to_vec();
-    assert_eq!(dense, Fingerprint::of(&[b"a", bytes.as_slice()].concat()));
+    let number = |number: usize| (number as u64).to_le_bytes().to_vec();
+    let framed = |bytes: &[u8]| [number(bytes.len()), bytes.to_vec()].concat();
+    let names = [framed(b"a"), framed(b"f32"), framed(b"")];
+    let shape = [number(6), number(32)];
+    let parts = [vec![1], framed(&bytes), vec![0]];
+    let stream = [names.concat(), shape.concat(), parts.concat()].concat();
+    assert_eq!(dense, Fingerprint::of(&stream));
     assert_ne!(dense, of(Weight::Dense(plain([6, 32], 2))));
+}
+
+/// Name, type tag and shape.
+type Stored<'a> = (&'a str, &'a str, &'a [usize]);
+
+/// The hash of a model of one layer with these tensors, all of the same bytes.
+fn of_bytes(path: &str, tensors: &[Stored<'_>], streamed: bool) -> Fingerprint {
+    let mut source = MemorySource::new("memory");
+    for (name, tag, shape) in tensors {
+        let size = if *tag == "F32" { 4 } else { 2 };
+        let num_bytes = size * shape.iter().product::<usize>();
+        let bytes: Vec<u8> = (0..61).cycle().take(num_bytes).collect();
+        let name = format!("{path}.{name}");
+        let inserted = source.insert(name, *tag, shape.to_vec(), bytes.into());
+        inserted.expect("the size is right");
+    }
+    let config = if streamed {
+        LoaderConfig::streamed(flex(), 1 << 20)
+    } else {
+        LoaderConfig::resident(flex())
+    };
+    let (toy, _) = Toy::load(Arc::new(source), &[path], config).expect("it loads");
+    fingerprint(&toy, &mut |_| ()).expect("it can be read")
+}
+
+#[test]
+fn the_same_bytes_of_another_model_show() {
+    let models: [(&str, &[Stored<'_>]); 6] = [
+        ("fc", &[("weight", "BF16", &[4, 6]), ("bias", "BF16", &[4])]),
+        ("fd", &[("weight", "BF16", &[4, 6]), ("bias", "BF16", &[4])]),
+        ("fc", &[("weight", "F16", &[4, 6]), ("bias", "BF16", &[4])]),
+        ("fc", &[("weight", "BF16", &[4, 6]), ("bias", "F16", &[4])]),
+        ("fc", &[("weight", "BF16", &[6, 4])]),
+        ("fc", &[("weight", "F32", &[4, 3]), ("bias", "BF16", &[4])]),
+    ];
+    let hashes: Vec<_> = models
+        .iter()
+        .map(|(path, tensors)| {
+            let hash = of_bytes(path, tensors, false);
+            assert_eq!(of_bytes(path, tensors, true), hash, "{path} {tensors:?}");
+            hash
+        })
+        .collect();
+    for (index, hash) in hashes.iter().enumerate() {
+        assert!(!hashes[..index].contains(hash), "{:?}", models[index]);
+    }
+}
+
+#[test]
+fn a_bias_is_hashed_as_it_is_stored() {
+    let mut source = MemorySource::new("memory");
+    for (name, shape, num_bytes) in [("fc.weight", vec![4, 6], 48), ("fc.bias", vec![4], 8)] {
+        let bytes = Bytes::from((1..=num_bytes).collect::<Vec<u8>>());
+        let inserted = source.insert(name, "BF16", shape, bytes);
+        inserted.expect("the size is right");
+    }
+    let config = LoaderConfig::resident(flex());
+    let (toy, _) = Toy::load(Arc::new(source), &["fc"], config).expect("it loads");
+    let mut parts = Vec::new();
+    let visited = toy.layers[0].visit_base_bytes(&mut |bytes| parts.push(bytes.to_vec()));
+    visited.expect("it is resident");
+    let stored = [48, 8].map(|last| (1..=last).collect::<Vec<u8>>());
+    assert_eq!(parts, stored);
 }

@@ -20,3 +20,4 @@ mod sidecar;
 mod streaming;
 mod test_patch;
 mod toy;
+mod traffic;

@@ -8,7 +8,9 @@ use overglaze_core::{
 use overglaze_patches::PatchSet;
 
 use crate::{
-    numbers::{assert_close, bits, flex, message, packed, plain, tensor},
+    numbers::{
+        assert_close, bits, flex, largest, message, packed, plain, roundoff, tensor, values,
+    },
     test_patch::TestPatch,
     toy::{Toy, lora_adapter, patch_set, resident, source},
 };
@@ -28,17 +30,32 @@ fn over(format: &str) -> PatchedLinear {
     PatchedLinear::from_weights(packed(format, SHAPE, 1), None, flex())
 }
 
-/// A layer, bytes of a merged weight and bias beside it, and how far merged and mounted may differ.
-fn bases() -> Vec<(&'static str, PatchedLinear, u64, f32)> {
+/// A layer, bytes of a merged weight and bias beside it, and the dtype it is merged in.
+fn bases() -> Vec<(&'static str, PatchedLinear, u64, DType)> {
     let (weight, bias) = (6 * 32, 6);
-    // f32: sums of 32 products in two orders. bf16: every merged weight of up to 4 is rounded by up to
-    // 2⁻⁷, and 32 of them are summed.
+    let narrow = 2 * (weight + bias);
     vec![
-        ("dense f32", dense(DType::F32), 4 * (weight + bias), 2e-5),
-        ("dense bf16", dense(DType::BF16), 2 * (weight + bias), 0.1),
-        ("packed f32", over("f32"), 4 * (weight + bias), 2e-5),
-        ("packed q8_0", over("q8_0"), 4 * (weight + bias), 2e-5),
+        (
+            "dense f32",
+            dense(DType::F32),
+            4 * (weight + bias),
+            DType::F32,
+        ),
+        ("dense bf16", dense(DType::BF16), narrow, DType::BF16),
+        ("packed f32", over("f32"), 4 * (weight + bias), DType::F32),
+        ("packed q8_0", over("q8_0"), 4 * (weight + bias), DType::F32),
     ]
+}
+
+/// How far an output of the merged layer may be from the mounted one's: every merged value is rounded once
+/// to `dtype`, and two sums of 32 products and a bias are rounded in f32 at each step. All of it is relative
+/// to the largest sum of absolute values.
+fn tolerance(merged: &PatchedLinear, dtype: DType, input: &Tensor<2>) -> f32 {
+    let (weight, bias) = merged.effective_values(&flex()).expect("it is resident");
+    let bias = bias.expect("the set adds one").abs();
+    let sums = input.clone().abs().matmul(weight.abs().transpose()) + bias.unsqueeze();
+    let steps = 2.0 * 33.0 * roundoff(DType::F32);
+    (roundoff(dtype) + steps) * largest(&sums)
 }
 
 /// Two adapters; the second has a bias and needs the base's values.
@@ -62,7 +79,7 @@ fn bytes_of(tree: &impl LayerTree) -> Vec<u8> {
 #[test]
 fn merging_equals_mounting_and_is_undone_exactly() {
     let [first, second] = sets();
-    for (name, layer, num_bytes, tolerance) in bases() {
+    for (name, layer, num_bytes, dtype) in bases() {
         let both: [(&str, &PatchSet, f32); 2] = [("first", &first, 0.7), ("second", &second, -1.0)];
         let input = plain([5, SHAPE[1]], 3);
         let (mut side, mut baked) = (
@@ -78,12 +95,9 @@ fn merging_equals_mounting_and_is_undone_exactly() {
         let written = baked.layers[0].traffic().written_bytes();
         assert_eq!(written, num_bytes, "{name}: weight and bias");
         let expected = side.layers[0].forward(input.clone());
-        assert_close(
-            name,
-            &baked.layers[0].forward(input.clone()),
-            &expected,
-            tolerance,
-        );
+        let merged = &baked.layers[0];
+        let tolerance = tolerance(merged, dtype, &input);
+        assert_close(name, &merged.forward(input.clone()), &expected, tolerance);
         assert_ne!(baked.output_bits(&input), base.0, "{name}");
         assert!(mounted(&baked).is_empty());
         assert_eq!(bytes_of(&baked), base.1, "{name}: the base itself stays");
@@ -122,7 +136,7 @@ fn a_patch_over_a_merge_is_still_against_the_base() {
     .expect("they fit");
     let expected = expected.layers[0].forward(input.clone());
     assert_close("both", &toy.layers[0].forward(input), &expected, 2e-5);
-    let unmerged = crate::numbers::values(&plain(SHAPE, 1));
+    let unmerged = values(&plain(SHAPE, 1));
     assert!(gain.uses.seen().iter().all(|seen| *seen == unmerged));
 }
 
@@ -200,4 +214,35 @@ fn layers_without_a_patch_are_left_alone() {
     assert_eq!(bits(&toy.layers[1].forward(input)), before);
     let written = toy.layers[0].traffic().written_bytes();
     assert_eq!(written, 4 * (6 * 32 + 6), "one layer's weight and bias");
+}
+
+#[test]
+fn a_bias_keeps_its_own_dtype() {
+    let shift = TestPatch::new(Some(plain(SHAPE, 20)), Some(plain([SHAPE[0]], 30)));
+    let weight_only = TestPatch::new(Some(plain(SHAPE, 20)), None);
+    let over = |bias: Option<Tensor<1>>| {
+        let weight = Weight::Dense(tensor(SHAPE, 1, &flex(), DType::BF16));
+        let layer = PatchedLinear::from_weights(weight, bias, flex());
+        Toy::new(vec![("fc", layer)])
+    };
+    let merged = |mut toy: Toy, patch: &TestPatch| {
+        let set = patch_set(vec![("fc", patch.shared())]);
+        merge(&mut toy, &[("set", &set, 1.0)]).expect("it fits");
+        let layer = &toy.layers[0];
+        let bias = layer.effective_values(&flex()).expect("it is resident").1;
+        let written = layer.traffic().written_bytes();
+        (bias.map(|bias| values(&bias)), written)
+    };
+    let (wide, weight) = (plain([SHAPE[0]], 2), 2 * 6 * 32);
+    assert_ne!(
+        values(&wide),
+        values(&wide.clone().cast(DType::BF16)),
+        "bf16 would show"
+    );
+    let kept = merged(over(Some(wide.clone())), &weight_only);
+    assert_eq!(kept, (Some(values(&wide)), weight + 4 * 6));
+    let shifted = values(&(wide.clone() + plain([SHAPE[0]], 30)));
+    let changed = merged(over(Some(wide)), &shift);
+    assert_eq!(changed, (Some(shifted), weight + 4 * 6));
+    assert_eq!(merged(over(None), &weight_only), (None, weight));
 }

@@ -21,25 +21,13 @@ fn cases() -> Vec<(Error, &'static str)> {
         format: "f32",
         shape: [1, 2],
     };
-    let unknown = StreamError::UnknownTensor {
-        file: "f".into(),
-        tensor: "t".into(),
-    };
     vec![
-        (
-            Error::from(unknown),
-            "`f` has no tensor `t`; `inspect` lists the names it has",
-        ),
-        (
-            Error::from(misfit()),
-            "the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
-        ),
         (
             Error::Quant {
                 tensor: "t".into(),
                 source: overflow,
             },
-            "tensor `t`: f32: the shape [1, 2] overflows",
+            "tensor `t` cannot be read",
         ),
         (
             Error::MissingTensor {
@@ -59,6 +47,39 @@ fn cases() -> Vec<(Error, &'static str)> {
             "f: tensor `t` has shape [1, 2], expected [2]",
         ),
         (
+            Error::WrongDtype {
+                file: "f".into(),
+                tensor: "t".into(),
+                found: "I32".into(),
+                expected: "F32",
+            },
+            "f: tensor `t` has dtype I32, expected F32; convert the tensor",
+        ),
+        (
+            Error::NotStarted,
+            "the weights are not being streamed yet; call `LayerLoader::finish` before a forward pass",
+        ),
+        (
+            Error::NoWeight,
+            "the layer has no weight: its field `weight` was set to `None`; put the parameter back",
+        ),
+        (
+            Error::StillMounted,
+            "patches are mounted on this layer; unmount them before `into_inner`",
+        ),
+        (
+            Error::StillMerged,
+            "an adapter is merged into this layer; restore the base before `into_inner`",
+        ),
+        (
+            Error::ConflictingName {
+                name: "n".into(),
+                first: "rows 0..1 of `a`".into(),
+                second: "nothing".into(),
+            },
+            "the layer name `n` stands for rows 0..1 of `a` and cannot stand for nothing as well",
+        ),
+        (
             Error::InputWidth {
                 found: 1,
                 expected: 2,
@@ -76,9 +97,9 @@ fn cases() -> Vec<(Error, &'static str)> {
         (
             Error::Layer {
                 layer: "l".into(),
-                source: misfit(),
+                source: Box::new(misfit()),
             },
-            "layer `l`: the lora patch is for a weight of shape [2, 3], the layer has [4, 5]",
+            "the patches for layer `l` cannot be laid side by side",
         ),
         (
             Error::NameTaken { name: "a".into() },
@@ -151,9 +172,22 @@ fn messages_are_one_sentence_with_the_names_in_it() {
 }
 
 #[test]
+fn errors_of_the_leaves_pass_through() {
+    let unknown = || StreamError::UnknownTensor {
+        file: "f".into(),
+        tensor: "t".into(),
+    };
+    assert_eq!(Error::from(unknown()).to_string(), unknown().to_string());
+    assert_eq!(Error::from(misfit()).to_string(), misfit().to_string());
+}
+
+#[test]
 fn causes_are_kept() {
     for (error, expected) in cases() {
         let has_cause = matches!(error, Error::Quant { .. } | Error::Layer { .. });
         assert_eq!(error.source().is_some(), has_cause, "{expected}");
+        let cause = error.source().map(ToString::to_string);
+        let is_told = cause.is_some_and(|cause| error.to_string().contains(&cause));
+        assert!(!is_told, "{expected}: the cause is told once");
     }
 }

@@ -1,5 +1,7 @@
 //! Laying adapters over a model: the report of every key, all or nothing, swaps.
 
+use std::sync::Arc;
+
 use burn::tensor::{Tensor, TensorData};
 use overglaze_core::{
     Error, KeyOutcome, KeyReport, PatchedLayer, mount, mounted, reweight, swap, unmount,
@@ -7,8 +9,8 @@ use overglaze_core::{
 use overglaze_patches::PatchSet;
 
 use crate::{
-    numbers::{message, plain, wave},
-    toy::{adapter, lora_adapter, patch_set, resident},
+    numbers::{lora, message, plain, wave},
+    toy::{adapter, lora_adapter, patch_set, piece, resident},
 };
 
 const SHAPE: [usize; 2] = [6, 8];
@@ -171,22 +173,12 @@ fn what_fails_leaves_the_model_as_it_was() {
     let good = lora_adapter(&[("blocks.0.fc", SHAPE, 20), ("proj_out", [4, 8], 30)]);
     let other = lora_adapter(&[("blocks.1.fc", SHAPE, 40)]);
     let foreign = lora_adapter(&[("blocks.7.fc", SHAPE, 20), ("proj_out", [4, 9], 30)]);
-    let twice = {
-        let [up, down] = pair([6, 2], [2, 8]);
-        adapter(vec![
-            ("transformer.blocks.0.fc.lora_A.weight", down.clone()),
-            ("transformer.blocks.0.fc.lora_B.weight", up.clone()),
-            ("lora_unet_blocks_0_fc.lora_down.weight", down),
-            ("lora_unet_blocks_0_fc.lora_up.weight", up),
-        ])
-    };
     mount(&mut toy, "good", &good, 0.7).expect("it fits");
     let before = toy.output_bits(&input());
     let taken =
         "an adapter called `good` is mounted already; unmount it first or choose another name";
     let nowhere = "adapter `b` does not fit this model: none of its 4 keys could be applied; the first: \
                    `blocks.7.fc`: the model has no layer of this name; nearest: blocks.0.fc, blocks.1.fc";
-    let overlap = "layer `blocks.0.fc`: rows 0..6 and 0..6 of one weight overlap";
     let absent = "no adapter called `b` is mounted; mounted: [\"good\"]";
     let strength = "the strength of adapter `b` is inf, expected a finite number";
     let infinity = f32::INFINITY;
@@ -194,7 +186,6 @@ fn what_fails_leaves_the_model_as_it_was() {
         (mount(&mut toy, "good", &other, 1.0).map(drop), taken),
         (mount(&mut toy, "b", &other, infinity).map(drop), strength),
         (mount(&mut toy, "b", &foreign, 1.0).map(drop), nowhere),
-        (mount(&mut toy, "b", &twice, 1.0).map(drop), overlap),
         (
             swap(&mut toy, &["good"], &[("b", &foreign, 1.0)]).map(drop),
             nowhere,
@@ -287,4 +278,62 @@ fn swaps_and_weights_never_count_twice() {
     swap(&mut toy, &["c"], &[]).expect("it is mounted");
     assert_eq!(toy.output_bits(&input()), base);
     assert!(mounted(&toy).is_empty());
+}
+
+#[test]
+fn the_second_target_of_the_same_rows_is_refused() {
+    let [up, down] = pair([6, 2], [2, 8]);
+    let twice = adapter(vec![
+        ("transformer.blocks.0.fc.lora_A.weight", down.clone()),
+        ("transformer.blocks.0.fc.lora_B.weight", up.clone()),
+        ("lora_unet_blocks_0_fc.lora_down.weight", down),
+        ("lora_unet_blocks_0_fc.lora_up.weight", up),
+    ]);
+    let halves = patch_set(vec![
+        ("half", lora([3, 8], 2, 20)),
+        ("blocks.0.fc", lora(SHAPE, 2, 30)),
+    ]);
+    let rows = "of this file are both for rows 0..6 of layer `blocks.0.fc`; only the latter is laid over it";
+    for (set, first, second) in [
+        (&twice, "blocks.0.fc", "blocks_0_fc"),
+        (&halves, "half", "blocks.0.fc"),
+    ] {
+        let half = || vec![piece("blocks.0.fc", 2..5, 0..3)];
+        let mut toy = resident(&LAYERS).with_alias("half", half());
+        let report = mount(&mut toy, "set", set, 1.0).expect("one target fits");
+        let targets: Vec<_> = report
+            .targets
+            .iter()
+            .map(|report| &*report.target)
+            .collect();
+        assert_eq!(targets, [first, second]);
+        assert_eq!(report.targets[0].outcome, applied("blocks.0.fc"));
+        let why = format!("`{second}` and `{first}` {rows}");
+        assert_eq!(report.targets[1].outcome, KeyOutcome::Refused { why });
+        assert_eq!(toy.layers[0].num_patches(), 1);
+        let mut single = resident(&LAYERS).with_alias("half", half());
+        let only = patch_set(vec![(first, Arc::clone(&set.entries[0].patch))]);
+        mount(&mut single, "set", &only, 1.0).expect("it fits");
+        assert_eq!(toy.output_bits(&input()), single.output_bits(&input()));
+    }
+}
+
+#[test]
+fn an_alias_that_has_rows_twice_is_an_error() {
+    let twice = vec![
+        piece("blocks.0.fc", 0..4, 0..4),
+        piece("blocks.0.fc", 2..6, 4..8),
+    ];
+    let mut toy = resident(&LAYERS).with_alias("twice", twice);
+    let before = toy.output_bits(&input());
+    let set = patch_set(vec![("twice", lora([8, 8], 2, 20))]);
+    let error = mount(&mut toy, "set", &set, 1.0).expect_err("the rows overlap");
+    assert_eq!(
+        error.to_string(),
+        "the patches for layer `blocks.0.fc` cannot be laid side by side"
+    );
+    let cause = std::error::Error::source(&error).expect("there is a cause");
+    let cause = cause.to_string();
+    assert!(cause.starts_with("rows 0..4 and 2..6"), "{cause}");
+    assert_eq!(toy.output_bits(&input()), before);
 }

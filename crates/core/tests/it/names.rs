@@ -87,3 +87,23 @@ fn names_that_flatten_alike_are_an_error() {
         expected
     );
 }
+
+#[test]
+fn a_name_that_means_two_things_is_an_error() {
+    let mut names = table();
+    let halves = |second| vec![piece("blocks.0.to_q", 0..4, 0..4), second];
+    let same = halves(piece("blocks.0.to_k", 0..4, 4..8));
+    let other = halves(piece("blocks.0.to_k", 0..2, 4..6));
+    names
+        .add_alias("double.0.qk", same)
+        .expect("the same rows again");
+    let expected = "the layer name `double.0.qk` stands for rows 0..4 of `blocks.0.to_q` and rows 0..4 of \
+                    `blocks.0.to_k` and cannot stand for rows 0..4 of `blocks.0.to_q` and rows 0..2 of \
+                    `blocks.0.to_k` as well";
+    assert_eq!(message(names.add_alias("double.0.qk", other)), expected);
+    let expected = "the layer name `blocks.0.to_q` stands for rows 0..4 of `blocks.0.to_q` and cannot stand \
+                    for rows 0..5 of `blocks.0.to_q` as well";
+    assert_eq!(message(names.add_layer("blocks.0.to_q", 5)), expected);
+    let pieces = names.resolve(&dotted("double.0.qk")).expect("it is known");
+    assert_eq!(pieces[1].layer_rows, 0..4, "the first meaning stays");
+}

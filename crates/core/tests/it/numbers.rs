@@ -130,6 +130,21 @@ pub(crate) fn bits<const D: usize>(tensor: &Tensor<D>) -> Vec<u32> {
     values(tensor).into_iter().map(f32::to_bits).collect()
 }
 
+/// The largest relative error of rounding once to `dtype`: half the distance to the next number.
+pub(crate) fn roundoff(dtype: DType) -> f32 {
+    match dtype {
+        DType::BF16 => 2.0_f32.powi(-8),
+        DType::F16 => 2.0_f32.powi(-11),
+        _ => 2.0_f32.powi(-24),
+    }
+}
+
+/// The largest absolute value.
+pub(crate) fn largest<const D: usize>(tensor: &Tensor<D>) -> f32 {
+    let values = values(tensor).into_iter().map(f32::abs);
+    values.fold(0.0, f32::max)
+}
+
 /// Compares values, wherever the tensors are, and makes sure that there is something to compare.
 pub(crate) fn assert_close<const D: usize>(
     case: &str,

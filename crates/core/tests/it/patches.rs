@@ -89,7 +89,8 @@ fn the_loaded_patch_is_never_changed() {
         .expect("it fits");
     for device in [flex(), ndarray(), flex()] {
         run(&layer, &device);
-        layer.reweight_patch("lora", -1.0);
+        let found = layer.reweight_patch("lora", -1.0).expect("it is finite");
+        assert!(found);
     }
     let mounted = layer.patches().iter().next().expect("it is mounted");
     assert!(Arc::ptr_eq(mounted.patch(), &patch));
@@ -148,14 +149,23 @@ fn strengths_scale_the_residual() {
     let full = values(&(layer.forward(input.clone()) - base.clone()));
     assert!(full.iter().any(|value| value.abs() > 0.1));
     for strength in [-1.0, 0.0, 0.5, 2.0] {
-        assert!(layer.reweight_patch("lora", strength));
+        let found = layer.reweight_patch("lora", strength);
+        assert!(found.expect("it is finite"));
         let difference = values(&(layer.forward(input.clone()) - base.clone()));
         for (found, full) in difference.iter().zip(&full) {
             // The difference of two sums of eight products.
             assert!((found - strength * full).abs() < 1e-5, "{strength}");
         }
     }
-    assert!(!layer.reweight_patch("other", 1.0));
+    let found = layer.reweight_patch("other", 1.0);
+    assert!(!found.expect("it is finite"));
+    let before = run(&layer, &flex());
+    for (strength, text) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        let expected =
+            format!("the strength of adapter `lora` is {text}, expected a finite number");
+        assert_eq!(message(layer.reweight_patch("lora", strength)), expected);
+    }
+    assert_eq!(run(&layer, &flex()), before);
 }
 
 #[test]

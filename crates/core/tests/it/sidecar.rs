@@ -10,13 +10,13 @@ use burn::{
     nn::LinearConfig,
     tensor::{DType, FloatDType, Tensor},
 };
-use overglaze_core::{PatchedLayer, PatchedLinear, Weight};
+use overglaze_core::{PatchedLayer, PatchedLinear, Path, Weight};
 use overglaze_quant::{Parts, QuantFormat, QuantizedTensor};
 
 use crate::{
     numbers::{
-        assert_close, bits, flex, lora, lora_delta, ndarray, packed, plain, stored, tensor, values,
-        wave,
+        assert_close, bits, flex, largest, lora, lora_delta, ndarray, packed, plain, roundoff,
+        stored, tensor, values, wave,
     },
     test_patch::TestPatch,
 };
@@ -114,11 +114,7 @@ fn patches_of_zeros_change_nothing() {
         Some(Tensor::zeros([SHAPE[0]], &flex())),
     );
     for (name, base) in bases() {
-        for (dtype, tolerance) in [
-            (DType::F32, TOLERANCE),
-            (DType::BF16, 0.13),
-            (DType::F16, 0.02),
-        ] {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
             let input = input().cast(dtype);
             let plain = base.forward(input.clone());
             let mut layer = base.clone();
@@ -127,8 +123,15 @@ fn patches_of_zeros_change_nothing() {
                 .expect("it fits");
             let output = layer.forward(input);
             assert_eq!(output.dtype(), dtype, "{name}");
-            // Narrow outputs of up to 16 are rounded twice without patches, once with: two steps.
-            assert_close(name, &output, &plain, tolerance);
+            let is_burns =
+                base.weight.is_some() && base.path(&flex(), dtype).ok() == Some(Path::Native);
+            if is_burns {
+                // Burn rounds the product and the sum with a bias below 1, the patched pass the sum.
+                let rounding = 3.0 * roundoff(dtype) * (largest(&plain) + 1.0);
+                assert_close(name, &output, &plain, rounding + TOLERANCE);
+            } else {
+                assert_eq!(values(&output), values(&plain), "{name}, {dtype:?}");
+            }
         }
     }
 }
@@ -316,4 +319,25 @@ fn a_forward_pass_decodes_the_base_for_its_patches_once() {
         values(&dense),
         values(&plain(SHAPE, 1).cast(FloatDType::F32))
     );
+}
+
+#[test]
+fn in_narrow_dtypes_a_patch_changes_the_output_by_its_residual() {
+    let (delta, bias) = lora_delta(SHAPE, 4, 20);
+    for (name, base) in bases() {
+        for dtype in [DType::BF16, DType::F16] {
+            let input = input().cast(dtype);
+            let mut layer = base.clone();
+            layer
+                .add_patch("lora", lora(SHAPE, 4, 20), 1.0)
+                .expect("it fits");
+            let wide = input.clone().cast(DType::F32);
+            let residual =
+                wide.clone().matmul(delta.clone().transpose()) + bias.clone().unsqueeze();
+            // The same product in f32, and one rounding of the sum.
+            let expected = base.forward(wide) + residual;
+            let tolerance = roundoff(dtype) * largest(&expected) + TOLERANCE;
+            assert_close(name, &layer.forward(input), &expected, tolerance);
+        }
+    }
 }
