@@ -182,14 +182,6 @@ pub enum Error {
         /// What it was to stand for.
         second: String,
     },
-    /// An adapter file or folder could not be read.
-    #[error("{path}: {why}")]
-    AdapterFile {
-        /// The path.
-        path: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
 }
 
 /// The value, or a panic with the error and its causes; for calls that have no result.

@@ -188,12 +188,14 @@ fn report_unbuilt(set: &PatchSet, report: &mut MountReport) {
             outcome,
         });
     }
-    for key in &set.unread {
+    let duplicates = set.duplicates.iter().map(|key| (key, KeyOutcome::Duplicate));
+    let unread = set.unread.iter().map(|key| (key, KeyOutcome::Unread));
+    for (key, outcome) in duplicates.chain(unread) {
         let (target, keys) = (key.clone(), vec![key.clone()]);
         report.targets.push(KeyReport {
             target,
             keys,
-            outcome: KeyOutcome::Unread,
+            outcome,
         });
     }
 }

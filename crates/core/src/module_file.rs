@@ -5,11 +5,11 @@
 
 use burn::{
     module::{Module, ModuleMapper, Param},
-    tensor::{AllocationProperty, Bytes, DType, Device, Shape, Tensor, TensorData},
+    tensor::{DType, Device, Tensor},
 };
 use overglaze_stream::WeightSource;
 
-use crate::{Error, dense, source_tensor};
+use crate::{Error, adapter_file::tensor_data, dense, source_tensor};
 
 /// What [`load_module`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl FileMapper<'_> {
                 expected,
             ));
         }
-        let tensor = self.read::<D>(&name, &stored)?;
+        let tensor = self.read::<D>(&name)?;
         self.report.assigned.push(name);
         if is_transposed {
             return Ok(dense::swapped(tensor));
@@ -133,7 +133,7 @@ impl FileMapper<'_> {
         Ok(tensor)
     }
 
-    fn read<const D: usize>(&self, name: &str, shape: &[usize]) -> Result<Tensor<D>, Error> {
+    fn read<const D: usize>(&self, name: &str) -> Result<Tensor<D>, Error> {
         let tag = &source_tensor::entry(self.source, name)?.tag;
         let dtype = float_dtype(tag).ok_or_else(|| Error::WrongDtype {
             file: self.source.label(),
@@ -141,14 +141,7 @@ impl FileMapper<'_> {
             found: tag.clone(),
             expected: "F32, F16 or BF16",
         })?;
-        let bytes = self.source.read(name)?;
-        let is_aligned = (bytes.as_ptr() as usize).is_multiple_of(dtype.size());
-        let bytes = if is_aligned {
-            Bytes::from_shared(bytes, AllocationProperty::File)
-        } else {
-            Bytes::from_bytes_vec(bytes.to_vec())
-        };
-        let data = TensorData::from_bytes(bytes, Shape::from(shape.to_vec()), dtype);
+        let data = tensor_data(self.source, name)?;
         let dtype = if self.device.supports_dtype(dtype) {
             dtype
         } else {

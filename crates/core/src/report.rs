@@ -23,6 +23,8 @@ pub enum KeyOutcome {
         /// Why.
         why: String,
     },
+    /// The keys repeat others of the file, bit for bit, and are used once.
+    Duplicate,
     /// No dialect understands the key.
     Unread,
 }
@@ -86,6 +88,7 @@ impl KeyOutcome {
             Self::Unmatched { .. } => "unmatched",
             Self::ShapeMismatch { .. } => "shape mismatch",
             Self::Refused { .. } => "refused",
+            Self::Duplicate => "duplicate",
             Self::Unread => "unread",
         }
     }
@@ -105,6 +108,7 @@ impl KeyOutcome {
                 )
             }
             Self::ShapeMismatch { why } | Self::Refused { why } => why.clone(),
+            Self::Duplicate => "it repeats another key of the file bit for bit".into(),
             Self::Unread => "no dialect understands this key".into(),
         }
     }

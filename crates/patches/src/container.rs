@@ -59,7 +59,9 @@ pub(crate) fn parse(bytes: &Bytes, path: &Path) -> Result<Container, PatchError>
             key,
         });
     }
-    let views = SafeTensors::deserialize(bytes).map_err(damaged)?.tensors();
+    let mut views = SafeTensors::deserialize(bytes).map_err(damaged)?.tensors();
+    // The reader's order is random, and what is reported first must not be.
+    views.sort_unstable_by(|(first, _), (second, _)| first.cmp(second));
     let tensors = views.into_iter().map(|(key, view)| {
         let (tag, data) = (view.dtype().to_string(), bytes.slice_ref(view.data()));
         let tensor = stored_tensor(path, &key, &tag, view.shape(), data)?;

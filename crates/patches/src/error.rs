@@ -7,12 +7,17 @@ use std::{io, ops::Range, path::PathBuf};
 #[non_exhaustive]
 pub enum PatchError {
     /// No registered kind accepts exactly these keys.
-    #[error("layer `{target}`: no patch kind accepts the keys {keys:?}; known kinds: {known:?}")]
+    #[error(
+        "layer `{target}`: no patch kind accepts the keys {keys:?}{}; known kinds: {known:?}",
+        family_note(.families)
+    )]
     Unrecognized {
         /// Layer in the file.
         target: String,
         /// Its canonical suffixes.
         keys: Vec<String>,
+        /// Families that have those of the keys that no registered kind knows.
+        families: Vec<&'static str>,
         /// Registered kinds.
         known: Vec<&'static str>,
     },
@@ -83,6 +88,21 @@ pub enum PatchError {
         key: String,
         /// Dtype found.
         found: String,
+    },
+    /// A tensor holds a number that no arithmetic in f32 survives.
+    #[error(
+        "layer `{target}`: tensor `{key}` has {value} at element {index}, expected finite numbers; the file \
+         is damaged or its training diverged, use another copy or an earlier one"
+    )]
+    NotFinite {
+        /// Layer in the file.
+        target: String,
+        /// Canonical suffix.
+        key: String,
+        /// Row-major position of the first such number.
+        index: usize,
+        /// The number.
+        value: f64,
     },
     /// Tensors of one patch contradict each other.
     #[error("layer `{target}`: {why}")]
@@ -169,6 +189,21 @@ pub enum PatchError {
         first: String,
         /// The key met second.
         second: String,
+    },
+    /// The keys of a file name two adapters, as PEFT does for each adapter of a model.
+    #[error(
+        "`{name}` holds the keys of two adapters, `{first}` and `{second}` (in `{key}`), expected those of \
+         one; export one adapter to a file of its own"
+    )]
+    TwoAdapters {
+        /// Name of the file.
+        name: String,
+        /// Name of the adapter met first.
+        first: String,
+        /// Name of the adapter met second.
+        second: String,
+        /// The first key of the second adapter.
+        key: String,
     },
     /// Two dialects both understand a key.
     #[error("key `{key}`: the dialects {dialects:?} all claim it")]
@@ -306,4 +341,18 @@ pub enum PatchError {
         /// Bytes found.
         found_bytes: usize,
     },
+}
+
+/// What is added to a message about keys of known `families`; nothing when there are none.
+fn family_note(families: &[&str]) -> String {
+    if families.is_empty() {
+        return String::new();
+    }
+    let names = families.join(" and ");
+    let article = if names.starts_with(['A', 'I', 'O']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("; these are the keys of {article} {names}, which this build has no kind for")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-use crate::PatchError;
+use crate::{PatchError, finite::first_non_finite};
 
 /// The tensors of one target layer, keyed by canonical suffix (`lora_up.weight`, `alpha`, …).
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,8 @@ impl TensorGroup {
     /// device has it and in f32 where it does not.
     ///
     /// # Errors
-    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`] or [`PatchError::NotFloat`].
+    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`], [`PatchError::NotFloat`] or
+    /// [`PatchError::NotFinite`].
     pub fn take<const D: usize>(
         &mut self,
         key: &str,
@@ -37,7 +38,7 @@ impl TensorGroup {
     /// factors of 1x1 convolutions do: `[rows, columns, 1, 1] -> [rows, columns]`.
     ///
     /// # Errors
-    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`] or [`PatchError::NotFloat`].
+    /// As [`take`](Self::take).
     pub fn take_squeezed(&mut self, key: &str, device: &Device) -> Result<Tensor<2>, PatchError> {
         let data = self.take_data(key)?;
         match **data.shape() {
@@ -55,8 +56,8 @@ impl TensorGroup {
     /// `[rows, a, b, …] -> [rows, a·b·…]`.
     ///
     /// # Errors
-    /// [`PatchError::MissingTensor`], [`PatchError::WrongRank`], [`PatchError::NotFloat`], or
-    /// [`PatchError::Inconsistent`] for more columns than can be counted, as a tensor without rows may state.
+    /// As [`take`](Self::take), or [`PatchError::Inconsistent`] for more columns than can be counted, as a
+    /// tensor without rows may state.
     pub fn take_flat(&mut self, key: &str, device: &Device) -> Result<Tensor<2>, PatchError> {
         let data = self.take_data(key)?;
         match **data.shape() {
@@ -106,6 +107,19 @@ impl TensorGroup {
             })
     }
 
+    /// Attention swallows a NaN: without this check, a damaged file gives plausible pictures.
+    pub(crate) fn check_finite(&self, key: &str, data: &TensorData) -> Result<(), PatchError> {
+        match first_non_finite(data) {
+            None => Ok(()),
+            Some((index, value)) => Err(PatchError::NotFinite {
+                target: self.target.clone(),
+                key: key.into(),
+                index,
+                value,
+            }),
+        }
+    }
+
     fn upload<const D: usize>(
         &self,
         key: &str,
@@ -120,6 +134,7 @@ impl TensorGroup {
                 found: dtype.name().into(),
             });
         }
+        self.check_finite(key, &data)?;
         let dtype = if device.supports_dtype(dtype) {
             dtype
         } else {

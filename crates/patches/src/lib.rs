@@ -10,6 +10,8 @@ mod container;
 pub mod dialects;
 mod error;
 pub mod files;
+mod finite;
+mod gather;
 mod group;
 pub mod kinds;
 mod patch;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 
-use crate::{Patch, PatchError, TensorGroup};
+use crate::{Patch, PatchError, TensorGroup, dialects::family};
 
 /// Builds a patch from exactly the keys of its kind.
 pub type LoadPatch = fn(TensorGroup, &Device) -> Result<Arc<dyn Patch>, PatchError>;
@@ -21,8 +21,9 @@ pub struct PatchKind {
     pub signatures: &'static [&'static [&'static str]],
     /// Further keys the kind understands.
     pub optional: &'static [&'static str],
-    /// Other spellings of the kind's keys in files, and the key each stands for. A `*` stands for one
-    /// piece without dots, such as the adapter's name that PEFT writes between (`lora_A.*.weight`).
+    /// Other spellings of the kind's keys in files, and the key each stands for. A `*` stands for the
+    /// adapter's name that PEFT writes between, one piece without dots (`lora_A.*.weight`); it is the same
+    /// in a whole file.
     pub aliases: &'static [(&'static str, &'static str)],
     /// The key whose rows are the rank, in kinds whose scale is `alpha / rank`. Such a kind gets the
     /// `alpha` of a PEFT configuration where the file has none.
@@ -160,7 +161,7 @@ fn unaccepted(group: TensorGroup, known: &[&'static PatchKind]) -> PatchError {
         .filter_map(|kind| Some((kind.name, kind.missing_keys(&group)?)));
     let nearest = near.next().filter(|_| near.next().is_none());
     let TensorGroup { target, tensors } = group;
-    let keys = tensors.into_keys().collect();
+    let keys: Vec<_> = tensors.into_keys().collect();
     match nearest {
         Some((kind, missing)) => PatchError::Incomplete {
             target,
@@ -168,13 +169,25 @@ fn unaccepted(group: TensorGroup, known: &[&'static PatchKind]) -> PatchError {
             missing,
             kind,
         },
-        None => {
-            let known = known.iter().map(|kind| kind.name).collect();
-            PatchError::Unrecognized {
-                target,
-                keys,
-                known,
-            }
-        }
+        None => PatchError::Unrecognized {
+            families: unknown_families(&keys, known),
+            known: known.iter().map(|kind| kind.name).collect(),
+            target,
+            keys,
+        },
     }
+}
+
+/// The families of those `keys` that no kind knows, by name.
+fn unknown_families(keys: &[String], kinds: &[&'static PatchKind]) -> Vec<&'static str> {
+    let is_known = |key: &str| {
+        kinds
+            .iter()
+            .any(|kind| kind.keys().any(|known| known == key))
+    };
+    let unknown = keys.iter().filter(|key| !is_known(key));
+    let mut families: Vec<_> = unknown.filter_map(|key| family(key)).collect();
+    families.sort_unstable();
+    families.dedup();
+    families
 }

@@ -1,17 +1,20 @@
 //! One adapter file, read and accounted for key by key.
 //!
-//! Every key of the file ends in exactly one of three places: an entry (a patch was built from it),
-//! a refused group (understood, but no patch can be built, with the reason), or the unread keys (no
-//! dialect knows the spelling).
+//! Every key of the file ends in exactly one of four places: an entry (a patch was built from it),
+//! a refused group (understood, but no patch can be built, with the reason), the duplicates (they repeat
+//! another key's tensor), or the unread keys (no dialect knows the spelling).
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use burn::tensor::{Device, TensorData};
 use bytes::Bytes;
 
 use crate::{
-    AdapterConfig, Dialect, FileKey, Patch, PatchError, TargetName, TensorGroup, container,
-    dialects::dialects, files, registry,
+    AdapterConfig, Patch, PatchError, TargetName, TensorGroup, container,
+    dialects::dialects,
+    files,
+    gather::{Gathered, Layer, gather},
+    registry,
 };
 
 /// One adapter file, as patches and the names of the layers they are for.
@@ -23,6 +26,9 @@ pub struct PatchSet {
     pub entries: Vec<PatchEntry>,
     /// Groups of keys that are understood but of which no patch can be built.
     pub refused: Vec<RefusedGroup>,
+    /// Keys that repeat the tensor of another key of their layer bit for bit, under a second spelling; in
+    /// alphabetical order. They are used once, under the key met first.
+    pub duplicates: Vec<String>,
     /// Keys in no spelling this build reads, in alphabetical order.
     pub unread: Vec<String>,
 }
@@ -52,6 +58,18 @@ pub struct RefusedGroup {
 }
 
 impl PatchSet {
+    /// A set of finished patches, that no file stands behind.
+    #[must_use]
+    pub fn new(name: impl Into<String>, entries: Vec<PatchEntry>) -> Self {
+        Self {
+            name: name.into(),
+            entries,
+            refused: Vec::new(),
+            duplicates: Vec::new(),
+            unread: Vec::new(),
+        }
+    }
+
     /// Reads one safetensors file, or a PEFT folder, by the rules of [`files`].
     ///
     /// The configuration beside the file counts, else the one in its metadata. The set is named after the
@@ -93,15 +111,20 @@ impl PatchSet {
     /// Reads the tensors of one adapter; `config` gives the scale where the tensors do not.
     ///
     /// # Errors
-    /// [`PatchError::NoAdapterTensors`], [`PatchError::AmbiguousKey`], [`PatchError::Conflict`]. What
-    /// is wrong with one layer is no error: see [`refused`](Self::refused).
+    /// [`PatchError::NoAdapterTensors`], [`PatchError::AmbiguousKey`], [`PatchError::Conflict`],
+    /// [`PatchError::TwoAdapters`]. What is wrong with one layer is no error: see
+    /// [`refused`](Self::refused).
     pub fn from_tensors(
         name: &str,
         tensors: impl IntoIterator<Item = (String, TensorData)>,
         config: Option<&AdapterConfig>,
         device: &Device,
     ) -> Result<Self, PatchError> {
-        let Gathered { layers, mut unread } = gather(tensors)?;
+        let Gathered {
+            layers,
+            duplicates,
+            unread,
+        } = gather(name, tensors)?;
         if layers.is_empty() {
             return Err(PatchError::NoAdapterTensors {
                 name: name.into(),
@@ -109,12 +132,10 @@ impl PatchSet {
                 dialects: dialects().iter().map(|dialect| dialect.name).collect(),
             });
         }
-        unread.sort_unstable();
         let mut set = Self {
-            name: name.into(),
-            entries: Vec::new(),
-            refused: Vec::new(),
+            duplicates,
             unread,
+            ..Self::new(name, Vec::new())
         };
         for (target, layer) in layers {
             set.build(target, layer, config, device);
@@ -122,12 +143,12 @@ impl PatchSet {
         Ok(set)
     }
 
-    /// Keys of the file: those in entries, those refused and those unread.
+    /// Keys of the file: those in entries, those refused, the duplicates and those unread.
     #[must_use]
     pub fn num_keys(&self) -> usize {
         let in_entries: usize = self.entries.iter().map(|entry| entry.keys.len()).sum();
         let in_refused: usize = self.refused.iter().map(|group| group.keys.len()).sum();
-        in_entries + in_refused + self.unread.len()
+        in_entries + in_refused + self.duplicates.len() + self.unread.len()
     }
 
     fn build(
@@ -171,86 +192,6 @@ impl PatchSet {
                 });
             }
         }
-    }
-}
-
-struct Gathered {
-    layers: BTreeMap<TargetName, Layer>,
-    unread: Vec<String>,
-}
-
-/// The tensors of one layer, by canonical suffix.
-struct Layer {
-    dialect: &'static str,
-    keys: Vec<String>,
-    tensors: BTreeMap<String, Source>,
-}
-
-struct Source {
-    key: String,
-    data: TensorData,
-}
-
-fn gather(tensors: impl IntoIterator<Item = (String, TensorData)>) -> Result<Gathered, PatchError> {
-    let dialects = dialects();
-    let mut gathered = Gathered {
-        layers: BTreeMap::new(),
-        unread: Vec::new(),
-    };
-    for (key, data) in tensors {
-        match understand(&key, &dialects)? {
-            None => gathered.unread.push(key),
-            Some((dialect, file_key)) => {
-                let layer = gathered.layers.entry(file_key.target.clone());
-                let layer = layer.or_insert_with(|| Layer {
-                    dialect,
-                    keys: Vec::new(),
-                    tensors: BTreeMap::new(),
-                });
-                layer.insert(file_key, Source { key, data })?;
-            }
-        }
-    }
-    Ok(gathered)
-}
-
-fn understand(
-    key: &str,
-    dialects: &[&'static Dialect],
-) -> Result<Option<(&'static str, FileKey)>, PatchError> {
-    let mut claims = dialects
-        .iter()
-        .filter_map(|dialect| Some((dialect.name, (dialect.parse)(key)?)));
-    let first = claims.next();
-    let others: Vec<_> = claims.map(|(name, _)| name).collect();
-    match first {
-        Some((name, _)) if !others.is_empty() => Err(PatchError::AmbiguousKey {
-            key: key.into(),
-            dialects: [vec![name], others].concat(),
-        }),
-        claim => Ok(claim),
-    }
-}
-
-impl Layer {
-    /// Adds a tensor; a second spelling of one that is there must equal it bit for bit.
-    fn insert(&mut self, file_key: FileKey, source: Source) -> Result<(), PatchError> {
-        let FileKey { target, suffix } = file_key;
-        if let Some(present) = self.tensors.get(&suffix) {
-            if present.data != source.data {
-                return Err(PatchError::Conflict {
-                    target: target.as_str().into(),
-                    suffix,
-                    first: present.key.clone(),
-                    second: source.key,
-                });
-            }
-            self.keys.push(source.key);
-            return Ok(());
-        }
-        self.keys.push(source.key.clone());
-        self.tensors.insert(suffix, source);
-        Ok(())
     }
 }
 

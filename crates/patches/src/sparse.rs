@@ -21,14 +21,15 @@ impl SparseResidual {
     /// Removes the triple from `group`; `None` when none of its keys is there.
     ///
     /// # Errors
-    /// [`PatchError::MissingTensor`] when only some keys are there, [`PatchError::Inconsistent`] when
-    /// they contradict each other.
+    /// [`PatchError::MissingTensor`] when only some keys are there, [`PatchError::NotFinite`], or
+    /// [`PatchError::Inconsistent`] when they contradict each other.
     pub(crate) fn take(group: &mut TensorGroup) -> Result<Option<Self>, PatchError> {
         if !KEYS.iter().any(|key| group.tensors.contains_key(*key)) {
             return Ok(None);
         }
         let [indices, values, size] = KEYS.map(|key| group.take_data(key));
         let (indices, values, size) = (indices?, values?, size?);
+        group.check_finite(VALUES, &values)?;
         parse(&indices, &values, &size)
             .map(Some)
             .map_err(|why| PatchError::Inconsistent {

@@ -154,13 +154,6 @@ fn cases() -> Vec<(Error, &'static str)> {
             },
             "the layer names `a.b` and `a_b` both become `a_b` with underscores",
         ),
-        (
-            Error::AdapterFile {
-                path: "p".into(),
-                why: "w".into(),
-            },
-            "p: w",
-        ),
     ]
 }
 

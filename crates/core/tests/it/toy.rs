@@ -169,10 +169,5 @@ pub(crate) fn patch_set(patches: Vec<(&str, Arc<dyn Patch>)>) -> PatchSet {
         keys: vec![format!("{target}.test")],
         dialect: "test",
     };
-    PatchSet {
-        name: "patches".into(),
-        entries: patches.into_iter().map(entry).collect(),
-        refused: Vec::new(),
-        unread: Vec::new(),
-    }
+    PatchSet::new("patches", patches.into_iter().map(entry).collect())
 }

@@ -1,11 +1,14 @@
 //! Spellings of adapter keys, one file each: from a file's key to a target name and a canonical suffix.
 
 mod diffusers;
+mod families;
 mod kohya;
 mod suffixes;
 
 use std::fmt;
 
+pub(crate) use families::family;
+pub(crate) use suffixes::adapter_name;
 pub use suffixes::split_suffix;
 
 /// The layer a key is meant for, as far as the file's spelling tells.

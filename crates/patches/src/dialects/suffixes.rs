@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use crate::registry;
+use crate::{dialects::families::tails, registry};
 
 /// Splits a key into the layer's path and the tensor's canonical suffix, at the longest known
 /// suffix; `None` when no known suffix ends the key.
@@ -14,13 +14,31 @@ use crate::registry;
 /// The aliases of the kinds are resolved (`lora_A.weight` to `lora_down.weight`).
 #[must_use]
 pub fn split_suffix(key: &str) -> Option<(&str, String)> {
+    let (path, tail) = split(key)?;
+    Some((path, tail.canonical.into()))
+}
+
+/// The name of the adapter that PEFT writes into a key (`default` in `….lora_A.default.weight`); `None`
+/// when the key has none.
+pub(crate) fn adapter_name(key: &str) -> Option<&str> {
+    split(key)?.1.adapter
+}
+
+fn split(key: &str) -> Option<(&str, Tail<'_>)> {
     key.match_indices('.').find_map(|(dot, _)| {
         let tail = &key[dot + 1..];
         if dot == 0 || tail.len() > MAX_TAIL_BYTES {
             return None;
         }
-        Some((&key[..dot], SPELLINGS.canonical(tail)?.into()))
+        Some((&key[..dot], SPELLINGS.find(tail)?))
     })
+}
+
+/// A tail that is known.
+struct Tail<'a> {
+    canonical: &'a str,
+    /// The piece that may be any name.
+    adapter: Option<&'a str>,
 }
 
 /// Every known tail, and what it is called here.
@@ -47,7 +65,7 @@ static SPELLINGS: LazyLock<Spellings> = LazyLock::new(|| {
         spellings.add(alias, Some(*canonical));
     }
     let keys = kinds.iter().flat_map(|kind| kind.keys());
-    for tail in keys.chain(FAMILIES.iter().copied()) {
+    for tail in keys.chain(tails()) {
         spellings.add(tail, None);
     }
     spellings
@@ -68,89 +86,33 @@ impl Spellings {
         }
     }
 
-    fn canonical<'a>(&self, tail: &'a str) -> Option<&'a str> {
+    fn find<'a>(&self, tail: &'a str) -> Option<Tail<'a>> {
         if let Some(canonical) = self.exact.get(tail) {
-            return Some(canonical);
+            return Some(Tail {
+                canonical,
+                adapter: None,
+            });
         }
-        let pattern = self.patterns.iter().find(|pattern| pattern.matches(tail))?;
-        Some(pattern.canonical.unwrap_or(tail))
+        self.patterns.iter().find_map(|pattern| {
+            Some(Tail {
+                adapter: Some(pattern.name(tail)?),
+                canonical: pattern.canonical.unwrap_or(tail),
+            })
+        })
     }
 }
 
 impl Pattern {
-    fn matches(&self, tail: &str) -> bool {
-        let name = tail
-            .strip_prefix(self.start)
-            .and_then(|rest| rest.strip_suffix(self.end));
-        name.is_some_and(|name| !name.is_empty() && !name.contains('.'))
+    fn name<'a>(&self, tail: &'a str) -> Option<&'a str> {
+        any_name(tail, self.start, self.end)
     }
+}
+
+/// The piece between `start` and `end` when it is one.
+pub(super) fn any_name<'a>(tail: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    let name = tail.strip_prefix(start)?.strip_suffix(end)?;
+    (!name.is_empty() && !name.contains('.')).then_some(name)
 }
 
 /// No tail is longer; bounds the work on a hostile key.
 const MAX_TAIL_BYTES: usize = 128;
-
-/// Tails of the adapter families found in public files, whether a kind reads them or not: a layer whose
-/// kind is not there is still one group. They stay as the file spells them.
-const FAMILIES: &[&str] = &[
-    "a1.weight",
-    "a2.weight",
-    "alpha",
-    "b1.weight",
-    "b2.weight",
-    "b_norm",
-    "bias_indices",
-    "bias_size",
-    "bias_values",
-    "bm.weight",
-    "boft_R",
-    "boft_s",
-    "diff",
-    "diff_b",
-    "diff_m",
-    "dora_scale",
-    "hada_t1",
-    "hada_t2",
-    "hada_w1_a",
-    "hada_w1_b",
-    "hada_w2_a",
-    "hada_w2_b",
-    "ia3_l",
-    "lokr_t2",
-    "lokr_w1",
-    "lokr_w1_a",
-    "lokr_w1_b",
-    "lokr_w2",
-    "lokr_w2_a",
-    "lokr_w2_b",
-    "lora_A.*.bias",
-    "lora_A.bias",
-    "lora_E",
-    "lora_down",
-    "lora_down.weight",
-    "lora_embedding_A",
-    "lora_embedding_A.*",
-    "lora_embedding_B",
-    "lora_embedding_B.*",
-    "lora_magnitude",
-    "lora_magnitude_vector",
-    "lora_magnitude_vector.*.weight",
-    "lora_magnitude_vector.weight",
-    "lora_mid.weight",
-    "lora_up",
-    "lora_up.bias",
-    "lora_up.weight",
-    "magnitude",
-    "oft_R.weight",
-    "oft_blocks",
-    "oft_diag",
-    "oft_r",
-    "oft_s",
-    "on_input",
-    "rescale",
-    "reshape_weight",
-    "scale",
-    "set_weight",
-    "vera_lambda_b",
-    "vera_lambda_d",
-    "w_norm",
-];

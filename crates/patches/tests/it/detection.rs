@@ -172,12 +172,15 @@ fn an_alias_has_one_meaning() {
 #[test]
 fn no_kind_accepts_the_keys() {
     let expected = "layer `layer`: no patch kind accepts the keys [\"hada_w1_a\", \"lora_down.weight\"]; \
-                    known kinds: [\"lora\", \"test-double\", \"test-full\", \"test-twin-a\", \"test-twin-b\"]";
+                    these are the keys of a LoHa, which this build has no kind for; known kinds: [\"lora\", \"test-double\", \"test-full\", \"test-twin-a\", \"test-twin-b\"]";
     assert_eq!(
         message(load_keys(&["lora_down.weight", "hada_w1_a"])),
         expected
     );
-    assert!(message(load_keys(&["alpha"])).contains("no patch kind accepts the keys [\"alpha\"]"));
+    assert!(
+        message(load_keys(&["alpha"]))
+            .contains("no patch kind accepts the keys [\"alpha\"]; known")
+    );
     assert!(message(load_keys(&[])).contains("no patch kind accepts the keys []"));
 }
 
@@ -193,4 +196,32 @@ fn two_kinds_accept_the_keys() {
     let expected = "layer `layer`: the patch kinds [\"test-twin-a\", \"test-twin-b\"] all accept the keys \
                     [\"alpha\", \"test_twin\"]";
     assert_eq!(message(load_keys(&["test_twin", "alpha"])), expected);
+}
+
+#[test]
+fn keys_of_a_known_family_are_named() {
+    let low_rank = ["lora_up.weight", "lora_down.weight"];
+    for (keys, family) in [
+        (&["hada_w1_a", "hada_w2_b", "alpha"][..], "a LoHa"),
+        (&["lokr_w1", "lokr_w2_a"], "a LoKr"),
+        (&["dora_scale", low_rank[0], low_rank[1]], "a DoRA"),
+        (&["magnitude", low_rank[0], low_rank[1]], "a DoRA"),
+        (&["lora_magnitude_vector"], "a DoRA"),
+        (&["lora_magnitude_vector.some_name.weight"], "a DoRA"),
+        (&["oft_blocks", "rescale"], "an OFT"),
+        (&["boft_R", "boft_s"], "a BOFT"),
+        (&["on_input"], "an IA3"),
+        (&["a1.weight", "bm.weight"], "a GLoRA"),
+        (&["hada_w1_a", "dora_scale"], "a DoRA and LoHa"),
+    ] {
+        let expected =
+            format!("; these are the keys of {family}, which this build has no kind for; known");
+        let found = message(load_keys(keys));
+        assert!(found.contains(&expected), "{found}");
+    }
+    // These tails are a kind's own here, or nobody's.
+    for keys in [&["alpha", "scale"][..], &["test_full", "lora_up.weight"]] {
+        let found = message(load_keys(keys));
+        assert!(!found.contains("these are the keys"), "{found}");
+    }
 }

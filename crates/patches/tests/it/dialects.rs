@@ -128,6 +128,33 @@ const DIFFUSERS: &[[&str; 3]] = &[
         "norm_out.linear",
         "diff_b",
     ],
+    // ComfyUI's prefix, and no prefix at all.
+    [
+        "diffusion_model.double_blocks.0.img_attn.qkv.lora_A.weight",
+        "double_blocks.0.img_attn.qkv",
+        "lora_down.weight",
+    ],
+    [
+        "transformer_blocks.0.attn.to_q.lora_A.weight",
+        TO_Q,
+        "lora_down.weight",
+    ],
+    [
+        "transformer_blocks.0.attn.to_out.0.lora_down.weight",
+        OUT,
+        "lora_down.weight",
+    ],
+    [
+        "double_blocks.0.img_attn.qkv.lora_B.default.bias",
+        "double_blocks.0.img_attn.qkv",
+        "lora_up.bias",
+    ],
+    [
+        "double_blocks.0.img_attn.qkv.scale",
+        "double_blocks.0.img_attn.qkv",
+        "scale",
+    ],
+    ["img_in.alpha", "img_in", "alpha"],
     // No factor, and no kind has a use for it: the layer is refused.
     [
         "transformer.transformer_blocks.0.attn.to_q.lora_A.default.bias",
@@ -239,6 +266,14 @@ fn other_spellings_are_nobodys() {
         "transformer.alpha",
         "lora_unet_.alpha",
         "lora_unet_a.b.alpha",
+        "lora_transformer_a.alpha",
+        "lycoris_transformer_blocks_0_attn_to_q.lokr_w1",
+        "diffusion_model.alpha",
+        "base_model.alpha",
+        "0.to_q.alpha",
+        "a-b.to_q.alpha",
+        "double_blocks.0.img_attn.norm.query_norm.scale",
+        "double_blocks.0.img_attn.qkv.weight",
         "unet.down_blocks.0.attn1.to_q.lora_A.weight",
         "double_blocks.0.processor.qkv_lora1.down.weight",
         "base_model.vera_A",

@@ -3,6 +3,7 @@
 mod detection;
 mod dialects;
 mod files;
+mod finite;
 mod fixtures;
 mod golden;
 mod lora;

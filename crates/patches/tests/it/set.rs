@@ -1,10 +1,12 @@
 //! Whole adapters: every key is in an entry, refused or unread.
 
 use burn::tensor::{DType, TensorData};
+use bytes::Bytes;
 use overglaze_patches::{
     AdapterConfig, Dialect, FileKey, PatchError, PatchSet, TargetName, dialects::split_suffix,
     inventory,
 };
+use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use crate::fixtures::{assert_close, cast, delta, device, matrix, message, scalar, wave};
 
@@ -188,7 +190,14 @@ fn two_spellings_of_one_tensor_must_agree() {
     let set = read([first.clone(), same.clone()].concat()).expect("equal tensors are used once");
     assert_eq!(
         (set.entries.len(), set.entries[0].keys.len(), set.num_keys()),
-        (1, 4, 4)
+        (1, 2, 4)
+    );
+    assert_eq!(
+        set.duplicates,
+        [
+            "base_model.model.a.lora_down.weight",
+            "base_model.model.a.lora_up.weight"
+        ]
     );
     check_scale(&set, 0, 4, 1.0);
     let mut other = same;
@@ -196,6 +205,88 @@ fn two_spellings_of_one_tensor_must_agree() {
     let expected = "layer `a`: the keys `transformer.a.lora_A.weight` and `base_model.model.a.lora_down.weight` \
                     both give `lora_down.weight` and differ; remove one of them from the file";
     assert_eq!(message(read([first, other].concat())), expected);
+}
+
+#[test]
+fn the_duplicate_of_a_file_is_the_later_name() {
+    let tensors = [
+        pair("transformer.a", PEFT, 4),
+        pair("base_model.model.a", PEFT, 4),
+    ]
+    .concat();
+    let views = tensors.iter().map(|(key, data)| {
+        let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
+        (key, view.expect("a view"))
+    });
+    let bytes = Bytes::from(serialize(views, None).expect("a file"));
+    // The reader's own order changes from run to run and from call to call.
+    for _ in 0..20 {
+        let set = PatchSet::from_bytes("file", &bytes, &device()).expect("an adapter");
+        assert_eq!(
+            set.duplicates,
+            ["transformer.a.lora_A.weight", "transformer.a.lora_B.weight"]
+        );
+    }
+}
+
+#[test]
+fn a_refused_layer_does_not_list_its_duplicates() {
+    let tensors = vec![
+        ("transformer.a.hada_w1_a".into(), wave(&[4, 5], 1)),
+        ("base_model.model.a.hada_w1_a".into(), wave(&[4, 5], 1)),
+    ];
+    let set = read(tensors).expect("an adapter");
+    assert_eq!(set.refused[0].keys, ["transformer.a.hada_w1_a"]);
+    assert_eq!(set.duplicates, ["base_model.model.a.hada_w1_a"]);
+    assert_eq!(set.num_keys(), 2);
+}
+
+#[test]
+fn a_set_of_finished_patches() {
+    let entries = read(pair("lora_unet_a", KOHYA, 4))
+        .expect("an adapter")
+        .entries;
+    let set = PatchSet::new("made here", entries);
+    assert_eq!(
+        (set.name.as_str(), set.entries.len(), set.num_keys()),
+        ("made here", 1, 2)
+    );
+    assert!(set.refused.is_empty() && set.duplicates.is_empty() && set.unread.is_empty());
+}
+
+#[test]
+fn keys_of_two_adapters_are_refused() {
+    let mixed = pair("transformer.a", ["lora_A.x.weight", "lora_B.y.weight"], 4);
+    let expected = "`file` holds the keys of two adapters, `x` and `y` (in `transformer.a.lora_B.y.weight`), \
+                    expected those of one; export one adapter to a file of its own";
+    assert_eq!(message(read(mixed)), expected);
+    let x = pair("transformer.a", ["lora_A.x.weight", "lora_B.x.weight"], 4);
+    let y = pair("transformer.b", ["lora_A.y.weight", "lora_B.y.weight"], 4);
+    assert!(message(read([x.clone(), y].concat())).contains("two adapters, `x` and `y`"));
+    let plain = pair("transformer.b", PEFT, 4);
+    let alpha = ("transformer.a.alpha".into(), scalar(4.0));
+    let set = read([x, plain, vec![alpha]].concat()).expect("one name, or none");
+    assert_eq!((set.entries.len(), set.num_keys()), (2, 5));
+    check_scale(&set, 0, 4, 1.0);
+}
+
+#[test]
+fn bare_names_are_read() {
+    for (path, target) in [
+        (
+            "transformer_blocks.0.attn.to_q",
+            "transformer_blocks.0.attn.to_q",
+        ),
+        (
+            "double_blocks.0.img_attn.qkv",
+            "double_blocks.0.img_attn.qkv",
+        ),
+        ("diffusion_model.blocks.0.q", "blocks.0.q"),
+    ] {
+        let set = read(pair(path, PEFT, 4)).expect("an adapter");
+        assert_eq!(set.entries[0].target, TargetName::Dotted(target.into()));
+        check_scale(&set, 0, 4, 1.0);
+    }
 }
 
 #[test]

@@ -117,3 +117,15 @@ fn all_three_or_none() {
         "layer `layer`: tensor `bias_values` is missing; is the file complete?"
     );
 }
+
+#[test]
+fn values_that_are_not_finite_are_refused() {
+    let values = TensorData::from([1.0_f32, f32::NAN]);
+    let found = message(patch_with(ints(&[5, 0], [1, 2]), values, &[6]));
+    assert!(
+        found.starts_with(
+            "layer `layer`: tensor `bias_values` has NaN at element 1, expected finite"
+        ),
+        "{found}"
+    );
+}

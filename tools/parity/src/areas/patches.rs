@@ -151,12 +151,7 @@ fn set_of(name: &str, patch: Arc<dyn Patch>) -> PatchSet {
         keys: vec![name.into()],
         dialect: "case",
     };
-    PatchSet {
-        name: name.into(),
-        entries: vec![entry],
-        refused: Vec::new(),
-        unread: Vec::new(),
-    }
+    PatchSet::new(name, vec![entry])
 }
 
 fn in_words(error: impl std::error::Error) -> Refusal {
