@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .iter()
             .flat_map(|v| v.to_le_bytes())
             .collect();
-        source.insert(&format!("layer.{index}"), "F32", vec![4], bytes.into())?;
+        source.insert(format!("layer.{index}"), "F32", vec![4], bytes.into())?;
     }
     let layers = (0..4)
         .map(|index| Vector(format!("layer.{index}")))

@@ -75,6 +75,9 @@ impl Report {
     }
 
     /// One JSON document.
+    ///
+    /// # Panics
+    /// Never: the report is plain data.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("the report is plain data")
