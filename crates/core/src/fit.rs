@@ -188,7 +188,10 @@ fn report_unbuilt(set: &PatchSet, report: &mut MountReport) {
             outcome,
         });
     }
-    let duplicates = set.duplicates.iter().map(|key| (key, KeyOutcome::Duplicate));
+    let duplicates = set
+        .duplicates
+        .iter()
+        .map(|key| (key, KeyOutcome::Duplicate));
     let unread = set.unread.iter().map(|key| (key, KeyOutcome::Unread));
     for (key, outcome) in duplicates.chain(unread) {
         let (target, keys) = (key.clone(), vec![key.clone()]);
