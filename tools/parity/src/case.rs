@@ -127,6 +127,15 @@ impl Case {
             .map_or(0, |entry| entry.shape.len())
     }
 
+    /// The last axis of a tensor.
+    #[must_use]
+    pub fn width(&self, name: &str) -> usize {
+        let entry = self.source.entries().get(name);
+        entry
+            .and_then(|entry| entry.shape.last().copied())
+            .unwrap_or(0)
+    }
+
     /// A matrix over the file's bytes as they are packed.
     ///
     /// # Errors
@@ -178,7 +187,7 @@ fn dtype_of(tag: &str) -> Option<DType> {
         "I32" => DType::I32,
         "I16" => DType::I16,
         "I8" => DType::I8,
-        "U8" => DType::U8,
+        "U8" | "BOOL" => DType::U8,
         _ => return None,
     })
 }

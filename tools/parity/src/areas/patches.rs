@@ -21,6 +21,9 @@ pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
     if kind != "linear" {
         return Err(Refusal::Unsupported(format!("module `{kind}`")));
     }
+    if case.width("in.x") != case.width("param.weight") {
+        return Err(Refusal::Unsupported("an input wider than the layer".into()));
+    }
     let sets = patch_sets(case, device)?;
     let bases = [
         packed_linear(case, device)?,
