@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{Budget, device::DeviceChoice, examples, lora_arg::LoraArg};
+use crate::{Budget, device::DeviceChoice, examples, lora_arg::LoraArg, sampling::MAX_SIDE};
 
 /// Sweep LoRAs over one frozen base that stays where it is.
 #[derive(Debug, Parser)]
@@ -50,8 +50,8 @@ pub struct GlobalArgs {
     /// does not tell its free memory: give bytes there.
     #[arg(long, global = true, value_name = "SIZE")]
     pub device_budget: Option<Budget>,
-    /// Threads for the CPU's work; all cores by default.
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Threads for the CPU's work, from 1 to four times the machine's cores; all cores by default.
+    #[arg(long, global = true, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<u16>,
     /// Print one JSON document with "version": 1 instead of tables.
     #[arg(long, global = true)]
@@ -94,7 +94,7 @@ pub struct SweepArgs {
     /// outline epochs where --model is left out too.
     #[arg(long, value_name = "DIR")]
     pub loras: Option<PathBuf>,
-    /// Strengths each LoRA is tried at, separated by commas.
+    /// Strengths each LoRA is tried at: finite numbers, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = strength, allow_hyphen_values = true)]
     pub strengths: Vec<f32>,
     /// The contact sheet.
@@ -146,18 +146,21 @@ pub struct SceneArgs {
     pub conditioning: Option<PathBuf>,
     /// Seed of the noise; prompt i starts from the noise of SEED + i. Not PyTorch's generator: the same seed
     /// gives other pictures there.
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "noise")]
+    ///
+    /// From 0 to 18446744073709551615, after which it goes on from 0.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "noise", value_parser = seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Euler steps; 20 by default, 4 for a model without guidance embedding (FLUX.1-schnell).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Euler steps, from 1 to 1000; 20 by default, 4 for a model without guidance embedding (FLUX.1-schnell).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000), allow_negative_numbers = true)]
     pub steps: Option<u16>,
-    /// Size of the images in pixels, multiples of 16; the demo has one size. [default: 1024x1024]
+    /// Size of the images in pixels, multiples of 16 from 16 to 16384; the demo has one size. [default: 1024x1024]
     #[arg(long, value_name = "WxH", value_parser = size)]
     pub size: Option<[usize; 2]>,
     /// Guidance, for models that embed it; goes before the conditioning file's. [default: 3.5]
-    #[arg(long, value_name = "G", value_parser = finite)]
+    #[arg(long, value_name = "G", value_parser = finite, allow_negative_numbers = true)]
     pub guidance: Option<f32>,
-    /// Shift of the noise levels: auto (the scheduler's config beside the model, else FLUX.1's rule), none, or mu.
+    /// Shift of the noise levels: auto (the scheduler's config beside the model, else FLUX.1's rule), none, or
+    /// mu from -20 to 20.
     #[arg(
         long,
         value_name = "auto|none|MU",
@@ -170,6 +173,11 @@ pub struct SceneArgs {
     #[arg(long, value_name = "FILE")]
     pub noise: Option<PathBuf>,
     /// Save the results as safetensors, [prompts, tokens, channels] in f32 for each column.
+    ///
+    /// `sample` saves one tensor, `latents`. `sweep` saves `no_lora` and then a tensor a column under the column's
+    /// label: the LoRA's file name without extension (the whole name where that is taken, with a number behind it
+    /// where that is taken too), and ` @STRENGTH` behind it unless 1 is the only strength. With --json, `latents`
+    /// says which tensor belongs to which column.
     #[arg(long, value_name = "FILE")]
     pub save_latents: Option<PathBuf>,
 }
@@ -217,11 +225,27 @@ fn size(text: &str) -> Result<[usize; 2], String> {
     let size = [side(width)?, side(height)?];
     match size
         .iter()
-        .all(|side| (16..=16_384).contains(side) && side.is_multiple_of(16))
+        .all(|side| (16..=MAX_SIDE).contains(side) && side.is_multiple_of(16))
     {
         true => Ok(size),
         false => Err(format!("{EXPECTED}; each side from 16 to 16384")),
     }
+}
+
+fn threads(text: &str) -> Result<u16, String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = u16::try_from(4 * cores).unwrap_or(u16::MAX);
+    match text.parse() {
+        Ok(threads) if (1..=most).contains(&threads) => Ok(threads),
+        _ => Err(format!(
+            "{text} is not in 1..={most}, four times the machine's {cores} cores"
+        )),
+    }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let refuse = |_| format!("{text} is not a whole number in 0..={}", u64::MAX);
+    text.parse().map_err(refuse)
 }
 
 fn strength(text: &str) -> Result<f32, String> {

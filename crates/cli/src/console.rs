@@ -1,17 +1,22 @@
 //! Where results and notes go: results to stdout, notes to stderr, progress to stderr on a terminal.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::{
+    cell::Cell,
+    io::{self, ErrorKind, IsTerminal, Write},
+};
 
 use serde::Serialize;
 
-use crate::CliError;
+use crate::{CliError, commands::JSON_VERSION, shown};
 
 /// How much a command says, and in which form.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Console {
     is_json: bool,
     is_quiet: bool,
     has_progress: bool,
+    /// Whether the one document was printed.
+    has_result: Cell<bool>,
 }
 
 impl Console {
@@ -22,6 +27,7 @@ impl Console {
             is_json: flags.json,
             is_quiet: flags.quiet,
             has_progress: !flags.quiet && io::stderr().is_terminal(),
+            has_result: Cell::new(false),
         }
     }
 
@@ -44,20 +50,36 @@ impl Console {
             true => serde_json::to_string_pretty(document)
                 .map_err(io::Error::from)
                 .map_err(failed)?,
-            false => text(),
+            false => shown::lines(&text()),
         };
         if !output.ends_with('\n') {
             output.push('\n');
         }
+        self.has_result.set(true);
         write_stdout(output.as_bytes())
+    }
+
+    /// Says why the command failed: on stderr, and as the JSON document where one is wanted and was not printed.
+    pub(crate) fn failure(&self, sentence: &str) {
+        drop(writeln!(io::stderr(), "error: {sentence}"));
+        if self.is_json && !self.has_result.get() {
+            failure_document(sentence);
+        }
     }
 
     /// Prints a remark on stderr, unless somebody asked for quiet.
     pub fn note(&self, text: &str) {
         if !self.is_quiet {
-            drop(writeln!(io::stderr(), "note: {text}"));
+            drop(writeln!(io::stderr(), "note: {}", shown::message(text)));
         }
     }
+}
+
+/// Prints the JSON document of a command that failed.
+pub(crate) fn failure_document(sentence: &str) {
+    let document = serde_json::json!({"version": JSON_VERSION, "error": sentence});
+    // The failure is on stderr already.
+    drop(write_stdout(format!("{document:#}\n").as_bytes()));
 }
 
 /// Writes to stdout; a reader that left (`| head`) is no error.

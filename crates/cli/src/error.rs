@@ -85,6 +85,71 @@ pub enum CliError {
         /// Nearest name, as a clause.
         hint: String,
     },
+    /// A link whose end is not there.
+    #[error("`{}` is a link to `{}`, which {why}; check the link", path.display(), target.display())]
+    BrokenLink {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+        /// What is wrong with that.
+        why: &'static str,
+    },
+    /// Something that is no regular file.
+    #[error("`{}` is not a regular file; name a file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A document that is too large to be one.
+    #[error("`{}` is larger than {limit} bytes, the most such a file may have; check the path", path.display())]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Bytes at most.
+        limit: u64,
+    },
+    /// An output that would replace an input or the other output.
+    #[error(
+        "the output `{}` is the same file as `{}`, which would be overwritten; choose another name",
+        output.display(), other.display()
+    )]
+    SameFile {
+        /// The output.
+        output: PathBuf,
+        /// The input, or the other output.
+        other: PathBuf,
+    },
+    /// A size that the schedule cannot serve.
+    #[error(
+        "--size {width}x{height} is too large for the model's schedule, whose shift grows with the size; the \
+         largest square is {largest}x{largest}, or give --shift none or a number"
+    )]
+    SizeTooLarge {
+        /// Width asked for.
+        width: usize,
+        /// Height asked for.
+        height: usize,
+        /// Side of the largest square.
+        largest: usize,
+    },
+    /// A folder of adapters where one adapter is expected.
+    #[error("`{}` holds {count} LoRAs; use `overglaze sweep --loras`, or name one", path.display())]
+    FolderOfLoras {
+        /// The folder.
+        path: PathBuf,
+        /// How many it holds.
+        count: usize,
+    },
+    /// Results that are no numbers.
+    #[error(
+        "the results of {names} hold NaN or infinite values, which no picture shows; lower the strength, or check \
+         the model and the LoRA"
+    )]
+    NotFinite {
+        /// Columns in words.
+        names: String,
+    },
     /// A file or folder could not be read.
     #[error("`{}` cannot be read", path.display())]
     Read {
@@ -177,6 +242,24 @@ pub enum CliError {
         /// The file.
         path: PathBuf,
     },
+    /// A line of a file with prompts is none.
+    #[error("`{}`, line {line}", path.display())]
+    PromptLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: Box<ModelError>,
+    },
+    /// A line of a file with prompts is no text.
+    #[error("`{}`, line {line}: not UTF-8 text; save the file as UTF-8", path.display())]
+    PromptEncoding {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// A setting that this model or device does not take.
     #[error("{flag} does not apply to {to}: {why}")]
     SettingUnused {
@@ -257,6 +340,16 @@ pub enum CliError {
         /// The first and why.
         first: String,
     },
+    /// Some files that were to be inspected could not be.
+    #[error("{count} of {total} files cannot be inspected; the first, {first}")]
+    NotInspected {
+        /// How many could not.
+        count: usize,
+        /// How many were named.
+        total: usize,
+        /// The first and why.
+        first: String,
+    },
     /// The base is not what it was.
     #[error(
         "the base is not restored: {what} differs from before the first mount; this is a bug, please \
@@ -280,6 +373,11 @@ impl CliError {
             | Self::NoConditioning { .. }
             | Self::NoLoras
             | Self::Model(ModelError::UnknownWord { .. })
+            | Self::PromptLine { .. }
+            | Self::OutputPath { .. }
+            | Self::SameFile { .. }
+            | Self::SizeTooLarge { .. }
+            | Self::FolderOfLoras { .. }
             | Self::SettingUnused { .. } => Exit::Usage,
             _ => Exit::Failed,
         }

@@ -4,7 +4,7 @@ use std::{error::Error, ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{CliError, args::Cli, commands, interrupt};
+use crate::{CliError, Console, args::Cli, commands, console, interrupt, shown};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,35 +48,48 @@ where
     I: IntoIterator<Item = A>,
     A: Into<OsString> + Clone,
 {
+    let arguments: Vec<OsString> = arguments.into_iter().map(A::into).collect();
+    let is_json = arguments.iter().any(|argument| argument == "--json");
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error, is_json),
     };
-    match commands::dispatch(&cli) {
+    let console = Console::new(&cli.global);
+    match commands::dispatch(&cli, &console) {
         Ok(exit) => exit,
         Err(error) => {
-            complain(&error);
+            console.failure(&sentence(&error));
             error.exit()
         }
     }
 }
 
 /// Prints clap's text: help and version are no failure.
-fn refuse(error: &clap::Error) -> Exit {
+fn refuse(error: &clap::Error, is_json: bool) -> Exit {
     // Nobody is left to tell where even this cannot be printed.
     drop(error.print());
     if error.use_stderr() {
+        if is_json {
+            console::failure_document(&first_paragraph(&error.to_string()));
+        }
         Exit::Usage
     } else {
         Exit::Done
     }
 }
 
+/// What clap says before its usage and hints, on one line.
+fn first_paragraph(text: &str) -> String {
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    let words: Vec<_> = paragraph.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 fn complain(error: &CliError) {
     drop(writeln!(std::io::stderr(), "error: {}", sentence(error)));
 }
 
-/// `message: cause: cause`.
+/// `message: cause: cause`, fit to be shown.
 pub(crate) fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -84,5 +97,5 @@ pub(crate) fn sentence(error: &dyn Error) -> String {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    text
+    shown::message(&text)
 }

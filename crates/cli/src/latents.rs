@@ -48,6 +48,12 @@ impl Latents {
         self.shape
     }
 
+    /// Whether every value is a finite number.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.values.iter().all(|value| value.is_finite())
+    }
+
     /// All values, row-major.
     #[must_use]
     pub fn values(&self) -> &[f32] {

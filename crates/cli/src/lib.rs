@@ -12,10 +12,10 @@ pub mod commands;
 mod console;
 pub mod demo;
 pub mod device;
+mod document;
 mod error;
 mod examples;
 mod exit;
-
 mod interrupt;
 mod latents;
 pub mod lora_arg;
@@ -23,6 +23,7 @@ pub mod loras;
 pub mod model_source;
 mod noise;
 mod output_file;
+mod outputs;
 mod pictures;
 pub mod preview;
 mod progress;
@@ -32,6 +33,7 @@ pub mod restoration;
 pub mod sampling;
 mod shape_tree;
 pub mod sheet;
+mod shown;
 mod table;
 mod tensor_file;
 

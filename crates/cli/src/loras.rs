@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +10,7 @@ use overglaze_core::adapter_file;
 use overglaze_models::did_you_mean;
 use serde::Serialize;
 
-use crate::CliError;
+use crate::{CliError, output_file};
 
 /// What a folder (or a single file) offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,11 @@ pub fn list(path: &Path) -> Result<Listing, CliError> {
             skipped: Vec::new(),
         });
     }
+    if !path.is_dir() {
+        return Err(CliError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
     let mut listing = Listing::default();
     for entry in entries(path)? {
         match refusal(&entry) {
@@ -70,6 +76,16 @@ pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
 /// The error for a path where nothing lies, with the nearest name beside it.
 #[must_use]
 pub fn missing(path: &Path) -> CliError {
+    if let Ok(target) = fs::read_link(path) {
+        let is_gone = fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let why = if is_gone {
+            "does not exist"
+        } else {
+            "leads nowhere"
+        };
+        let path = path.to_owned();
+        return CliError::BrokenLink { path, target, why };
+    }
     let wanted = name(path);
     let parent = path
         .parent()
@@ -92,7 +108,7 @@ pub fn name(path: &Path) -> String {
         .into_owned()
 }
 
-/// Everything directly inside a folder, in natural order.
+/// Everything directly inside a folder but unfinished outputs, in natural order.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let failed = |source| CliError::Read {
         path: folder.to_owned(),
@@ -103,6 +119,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
+    paths.retain(|path| !output_file::is_unfinished(&name(path)));
     paths.sort_by(|a, b| natural_order(&name(a), &name(b)));
     Ok(paths)
 }

@@ -1,6 +1,6 @@
 //! The model a command runs: the embedded demo, or a checkpoint on disk.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use burn::tensor::Device;
 use overglaze_core::LoaderConfig;
@@ -11,7 +11,9 @@ use overglaze_models::{
 use overglaze_quant::kernels::is_host;
 use overglaze_stream::WeightSource;
 
-use crate::{CliError, WeightMemory, args::GlobalArgs, demo, loras, tensor_file, weight_budget};
+use crate::{
+    CliError, WeightMemory, args::GlobalArgs, demo, document, loras, tensor_file, weight_budget,
+};
 
 /// A model that is ready to run.
 #[derive(Debug)]
@@ -97,7 +99,10 @@ impl ModelFiles {
 
 /// Reads a config.json.
 pub(crate) fn config_file(path: &Path) -> Result<FluxConfigFile, CliError> {
-    Ok(FluxConfigFile::from_json(&read(path)?)?)
+    Ok(FluxConfigFile::from_json(&document::read(
+        path,
+        document::MAX_TEXT_BYTES,
+    )?)?)
 }
 
 fn loader_config(device: &Device, flags: &GlobalArgs) -> Result<LoaderConfig, CliError> {
@@ -110,15 +115,5 @@ fn loader_config(device: &Device, flags: &GlobalArgs) -> Result<LoaderConfig, Cl
     Ok(match budget {
         Some(bytes) => LoaderConfig::streamed(device.clone(), bytes),
         None => LoaderConfig::resident(device.clone()),
-    })
-}
-
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    if !path.exists() {
-        return Err(loras::missing(path));
-    }
-    fs::read(path).map_err(|source| CliError::Read {
-        path: path.to_owned(),
-        source,
     })
 }

@@ -1,48 +1,75 @@
 //! Output files appear whole or not at all: written beside their place, then renamed.
+//!
+//! The file beside the place is made before the work starts, so that a place where nothing can be written is told
+//! at once; it is gone when the command ends without a result.
 
 use std::{
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use tempfile::{Builder, NamedTempFile};
 
-use crate::{CliError, interrupt};
+use crate::{CliError, interrupt::Unfinished};
 
-/// A place for an output that has been looked at before the work starts.
-#[derive(Clone, Debug)]
+/// A place for an output, with the file that will be renamed to it.
+#[derive(Debug)]
 pub(crate) struct OutputFile {
     path: PathBuf,
-    folder: PathBuf,
+    file: NamedTempFile,
+    /// Dropped after the file, so that an interrupt finds it as long as it is there.
+    _guard: Unfinished,
+}
+
+/// Refuses a path that cannot be that of a file with `extension`; the folder must be there.
+pub(crate) fn check(path: &Path, extension: &str) -> Result<(), CliError> {
+    let refuse = |why| CliError::OutputPath {
+        path: path.to_owned(),
+        why,
+    };
+    let found = path.extension().and_then(|found| found.to_str());
+    if !found.is_some_and(|found| found.eq_ignore_ascii_case(extension)) {
+        return Err(refuse(match extension {
+            "png" => "the picture is a PNG file, so let the name end in .png",
+            _ => "latents are a safetensors file, so let the name end in .safetensors",
+        }));
+    }
+    if path.is_dir() {
+        return Err(refuse("it is a folder; name a file in it"));
+    }
+    if !folder(path).is_dir() {
+        return Err(refuse("its folder does not exist; make the folder first"));
+    }
+    Ok(())
+}
+
+/// Whether a file of this name is an output that is not finished.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 impl OutputFile {
-    /// A place for a file with `extension`; the folder must be there.
-    pub(crate) fn plan(path: &Path, extension: &str) -> Result<Self, CliError> {
-        let refuse = |why| CliError::OutputPath {
-            path: path.to_owned(),
-            why,
-        };
-        let found = path.extension().and_then(|found| found.to_str());
-        if !found.is_some_and(|found| found.eq_ignore_ascii_case(extension)) {
-            return Err(refuse(match extension {
-                "png" => "the picture is a PNG file, so let the name end in .png",
-                _ => "latents are a safetensors file, so let the name end in .safetensors",
-            }));
-        }
-        if path.is_dir() {
-            return Err(refuse("it is a folder; name a file in it"));
-        }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        if !folder.is_dir() {
-            return Err(refuse("its folder does not exist; make the folder first"));
-        }
+    /// Makes the file beside `path`.
+    pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
+        let mut builder = Builder::new();
+        builder.prefix(PREFIX).suffix(SUFFIX);
+        open_to_all(&mut builder);
+        let create = || builder.tempfile_in(folder(path));
+        // The cause names a file nobody has heard of; its kind says enough.
+        let failed = |error: io::Error| failed(path, error.kind().into());
+        let (file, guard) = Unfinished::create(create, NamedTempFile::path).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
-            folder,
+            file,
+            _guard: guard,
         })
     }
 
@@ -52,28 +79,21 @@ impl OutputFile {
     }
 
     /// Writes `contents` to the final path, replacing what is there.
-    pub(crate) fn write(&self, contents: &[u8]) -> Result<(), CliError> {
-        interrupt::guarded(
-            || self.create(),
-            |file| file.path(),
-            |mut file| {
-                file.write_all(contents)?;
-                file.as_file().sync_all()?;
-                file.persist(&self.path)?;
-                Ok(())
-            },
-        )
-        .map_err(|source: std::io::Error| CliError::Write {
-            path: self.path.clone(),
-            source,
-        })
+    pub(crate) fn write(mut self, contents: &[u8]) -> Result<(), CliError> {
+        let written = self
+            .file
+            .write_all(contents)
+            .and_then(|()| self.file.as_file().sync_all());
+        written
+            .and_then(|()| Ok(self.file.persist(&self.path).map(drop)?))
+            .map_err(|error| failed(&self.path, error))
     }
+}
 
-    fn create(&self) -> Result<NamedTempFile, std::io::Error> {
-        let mut builder = Builder::new();
-        builder.prefix(".overglaze-").suffix(".partial");
-        open_to_all(&mut builder);
-        builder.tempfile_in(&self.folder)
+fn failed(path: &Path, source: io::Error) -> CliError {
+    CliError::Write {
+        path: path.to_owned(),
+        source,
     }
 }
 
@@ -86,3 +106,7 @@ fn open_to_all(builder: &mut Builder<'_, '_>) {
 
 #[cfg(not(unix))]
 fn open_to_all(_: &mut Builder<'_, '_>) {}
+
+const PREFIX: &str = ".overglaze-";
+
+const SUFFIX: &str = ".partial";

@@ -7,9 +7,9 @@ use overglaze_models::{ModelError, pixels};
 use crate::{
     CliError, Latents,
     model_source::LoadedModel,
-    preview::previews,
+    preview,
     sampling::Scene,
-    sheet::{SheetColumn, grey_picture},
+    sheet::{Layout, SheetColumn, grey_picture},
 };
 
 /// One sheet column for each of `results`, under these labels.
@@ -24,13 +24,32 @@ pub(crate) fn pictures(
             .iter()
             .map(|latents| decoded(latents, &model.device))
             .collect::<Result<_, _>>()?,
-        false => previews(results, scene.grid),
+        false => preview::previews(results, scene.grid),
     };
     Ok(labels
         .into_iter()
         .zip(cells)
         .map(|(label, cells)| SheetColumn { label, cells })
         .collect())
+}
+
+/// Refuses, before anything is sampled, a sheet that would be too large.
+pub(crate) fn check_size(
+    model: &LoadedModel,
+    scene: &Scene,
+    columns: &[&str],
+    rows: &[String],
+) -> Result<(), CliError> {
+    let [.., channels] = scene.noise.shape();
+    let size = match model.is_demo() {
+        true => [pixels::SIDE; 2],
+        false => preview::picture_size(channels, scene.grid),
+    };
+    Layout::planned(columns, rows, size.map(side)).map(drop)
+}
+
+fn side(side: usize) -> u32 {
+    u32::try_from(side).unwrap_or(u32::MAX)
 }
 
 /// The demo's pictures, one a prompt: 28 x 28 grey pixels.

@@ -33,6 +33,21 @@ pub fn previews(columns: &[&Latents], grid: [usize; 2]) -> Vec<Vec<RgbImage>> {
         .collect()
 }
 
+/// Width and height of the preview of a token grid `[rows, columns]`.
+pub(crate) fn picture_size(token_channels: usize, [rows, columns]: [usize; 2]) -> [usize; 2] {
+    let pack = pack(token_channels);
+    [columns * pack, rows * pack]
+}
+
+/// Latent pixels along an edge of a token.
+fn pack(token_channels: usize) -> usize {
+    if token_channels == PACKED_CHANNELS {
+        2
+    } else {
+        1
+    }
+}
+
 /// Latent pixels `[height, width, channels]`.
 struct Unpacked {
     values: Vec<f32>,
@@ -44,11 +59,7 @@ struct Unpacked {
 fn unpack(latents: &Latents, prompt: usize, [rows, columns]: [usize; 2]) -> Unpacked {
     let [_, tokens, token_channels] = latents.shape();
     assert_eq!(tokens, rows * columns, "the grid is that of the tokens");
-    let pack = if token_channels == PACKED_CHANNELS {
-        2
-    } else {
-        1
-    };
+    let pack = pack(token_channels);
     let channels = token_channels / (pack * pack);
     let (height, width) = (rows * pack, columns * pack);
     let packed = latents.prompt(prompt);

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use overglaze_models::{Conditioning, WordEmbedding, did_you_mean};
 use overglaze_stream::WeightSource;
 
-use crate::{CliError, args::SceneArgs, model_source, model_source::LoadedModel, tensor_file};
+use crate::{CliError, args::SceneArgs, document, model_source::LoadedModel, tensor_file};
 
 /// Prompts with their conditioning.
 #[derive(Clone, Debug)]
@@ -27,23 +27,36 @@ impl Prompts {
         if let Some(path) = &args.conditioning {
             return Self::read(path, model);
         }
-        let given = match &args.prompts_file {
-            Some(path) => Some(lines(path)?),
-            None => (!args.prompts.is_empty()).then(|| args.prompts.clone()),
+        let Some(words) = &model.words else {
+            let model = model.label.clone();
+            let has_text = args.prompts_file.is_some() || !args.prompts.is_empty();
+            return Err(match has_text {
+                true => CliError::NoTextEncoder { model },
+                false => CliError::NoConditioning { model },
+            });
         };
-        match (&model.words, given) {
-            (Some(words), given) => Self::of_words(
-                words,
-                given.unwrap_or_else(|| words.words().to_vec()),
-                &model.device,
-            ),
-            (None, Some(_)) => Err(CliError::NoTextEncoder {
-                model: model.label.clone(),
-            }),
-            (None, None) => Err(CliError::NoConditioning {
-                model: model.label.clone(),
-            }),
+        match &args.prompts_file {
+            Some(path) => Self::of_file(words, path, &model.device),
+            None if args.prompts.is_empty() => {
+                Self::of_words(words, words.words().to_vec(), &model.device)
+            }
+            None => Self::of_words(words, args.prompts.clone(), &model.device),
         }
+    }
+
+    fn of_file(words: &WordEmbedding, path: &Path, device: &Device) -> Result<Self, CliError> {
+        let lines = lines(path)?;
+        for (line, prompt) in &lines {
+            words
+                .conditioning(&[prompt], device)
+                .map_err(|source| CliError::PromptLine {
+                    path: path.to_owned(),
+                    line: *line,
+                    source: Box::new(source),
+                })?;
+        }
+        let labels = lines.into_iter().map(|(_, prompt)| prompt).collect();
+        Self::of_words(words, labels, device)
     }
 
     fn of_words(
@@ -111,15 +124,20 @@ fn labels(source: &dyn WeightSource, num_prompts: usize) -> Vec<String> {
     }
 }
 
-fn lines(path: &Path) -> Result<Vec<String>, CliError> {
-    let text = model_source::read(path)?;
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<String> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .map(String::from)
-        .collect();
+/// Every line that is not blank, with its number from 1.
+fn lines(path: &Path) -> Result<Vec<(usize, String)>, CliError> {
+    let text = document::read(path, document::MAX_TEXT_BYTES)?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+    let mut lines = Vec::new();
+    for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let prompt = std::str::from_utf8(bytes).map_err(|_| CliError::PromptEncoding {
+            path: path.to_owned(),
+            line,
+        })?;
+        if !prompt.trim().is_empty() {
+            lines.push((line, prompt.trim().to_owned()));
+        }
+    }
     match lines.is_empty() {
         true => Err(CliError::NoPrompts {
             path: path.to_owned(),
@@ -127,6 +145,9 @@ fn lines(path: &Path) -> Result<Vec<String>, CliError> {
         false => Ok(lines),
     }
 }
+
+/// What some editors put before UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Tensors that a conditioning file must have.
 const CONDITIONING: [(&str, &str); 2] = [

@@ -41,10 +41,11 @@ impl Scene {
     /// What is wrong with a flag or a file.
     pub fn new(args: &SceneArgs, model: &LoadedModel, console: &Console) -> Result<Self, CliError> {
         check_settings(args, model)?;
-        let prompts = Prompts::of(args, model)?;
         let grid = grid(args, model);
         let config = model.flux.transformer.config();
         let tokens = grid[0] * grid[1];
+        let mu = shift(args, model, tokens)?;
+        let prompts = Prompts::of(args, model)?;
         let shape = [prompts.labels.len(), tokens, config.in_channels];
         let noise = match &args.noise {
             Some(path) => read_noise(path, shape)?,
@@ -54,9 +55,6 @@ impl Scene {
             ),
         };
         let is_distilled = config.guidance_embeds;
-        let mu = args
-            .shift
-            .resolve(model.scheduler.as_ref(), is_distilled, tokens)?;
         let has_guidance = prompts.conditioning.guidance().is_some();
         if has_guidance && !is_distilled {
             console.note(&format!(
@@ -156,6 +154,33 @@ fn grid(args: &SceneArgs, model: &LoadedModel) -> [usize; 2] {
     [height / TOKEN_PIXELS, width / TOKEN_PIXELS]
 }
 
+/// The shift for images of `tokens` tokens; a size it does not serve is refused with the largest it does.
+fn shift(args: &SceneArgs, model: &LoadedModel, tokens: usize) -> Result<Option<f64>, CliError> {
+    let is_distilled = model.flux.transformer.config().guidance_embeds;
+    let resolve = |tokens| {
+        args.shift
+            .resolve(model.scheduler.as_ref(), is_distilled, tokens)
+    };
+    let error = match resolve(tokens) {
+        Ok(mu) => return Ok(mu),
+        Err(error) => error,
+    };
+    let squares = (1..=MAX_SIDE / TOKEN_PIXELS).rev();
+    let mut served = squares.filter(|side| side * side < tokens && resolve(side * side).is_ok());
+    match served.next() {
+        None => Err(error.into()),
+        Some(side) => {
+            let [width, height] = args.size.unwrap_or(SIZE);
+            let largest = side * TOKEN_PIXELS;
+            Err(CliError::SizeTooLarge {
+                width,
+                height,
+                largest,
+            })
+        }
+    }
+}
+
 /// Where the noise is from, in words and as an entry of a file's metadata.
 pub(crate) fn noise_origin(args: &SceneArgs) -> (&'static str, String) {
     match &args.noise {
@@ -177,6 +202,9 @@ pub(crate) fn num_steps(args: &SceneArgs, model: &LoadedModel) -> u16 {
 
 /// Pixels of an image, `[width, height]`, where none are asked for.
 const SIZE: [usize; 2] = [1024, 1024];
+
+/// Pixels along an edge of an image at most: the positions of a model serve 2^20 tokens.
+pub(crate) const MAX_SIDE: usize = 16_384;
 
 /// Pixels along an edge of a token: 8 in the VAE times 2 in the packing.
 const TOKEN_PIXELS: usize = 16;

@@ -2,9 +2,13 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 
-/// A table whose first column is text and whose others are numbers.
+use crate::shown;
+
+/// A table whose first column is names, which files may give, and whose others are numbers.
 pub(crate) fn of_numbers(header: &[&str], rows: &[Vec<String>]) -> String {
-    drawn(header, rows, CellAlignment::Right)
+    let shown = |row: &Vec<String>| row.iter().map(|cell| shown::name(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
+    drawn(header, &rows, CellAlignment::Right)
 }
 
 /// A table of text.

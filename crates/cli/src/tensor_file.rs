@@ -39,12 +39,13 @@ pub(crate) fn read_noise(path: &Path, shape: [usize; 3]) -> Result<Latents, CliE
 /// Writes one tensor a column, in order of their names, with `metadata` beside them: a single entry that
 /// holds JSON, since several would be written in an order that changes from run to run.
 pub(crate) fn write_latents(
-    place: &OutputFile,
+    place: OutputFile,
     columns: &[(&str, &Latents)],
     metadata: &BTreeMap<&str, String>,
 ) -> Result<(), CliError> {
+    let path = place.path().to_owned();
     let encode = |source| CliError::EncodeLatents {
-        path: place.path().to_owned(),
+        path: path.clone(),
         source,
     };
     let bytes: Vec<Vec<u8>> = columns

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{Error, ErrorKind, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -54,7 +54,7 @@ fn folder_of(model: &Path) -> PathBuf {
     absolute.parent().map_or_else(PathBuf::new, Path::to_owned)
 }
 
-/// A document of at most 1 MiB; what is beyond is cut, which makes it invalid.
+/// A document of at most 1 MiB.
 fn read_capped(path: &Path) -> Result<Vec<u8>, ModelError> {
     let io = |source| ModelError::Io {
         path: path.to_owned(),
@@ -63,9 +63,13 @@ fn read_capped(path: &Path) -> Result<Vec<u8>, ModelError> {
     let mut document = Vec::new();
     File::open(path)
         .map_err(io)?
-        .take(MAX_BYTES)
+        .take(MAX_BYTES + 1)
         .read_to_end(&mut document)
         .map_err(io)?;
+    if document.len() as u64 > MAX_BYTES {
+        let why = "it is larger than 1 MiB, the most such a document may have";
+        return Err(io(Error::new(ErrorKind::FileTooLarge, why)));
+    }
     Ok(document)
 }
 

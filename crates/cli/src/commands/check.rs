@@ -8,16 +8,17 @@ use std::{
 
 use burn::tensor::Device;
 use overglaze_core::{KeyOutcome, KeyReport, adapter_file, fit_report};
-use overglaze_models::TensorShapes;
+use overglaze_models::{TensorShapes, flux::Naming};
 use serde::Serialize;
 
 use crate::{
     CliError, Console, Exit, ShapeTree,
     args::{CheckArgs, GlobalArgs},
-    device,
+    device, document,
     exit::sentence,
-    loras, model_source,
+    loras,
     model_source::ModelFiles,
+    shown,
 };
 
 use super::{
@@ -121,13 +122,15 @@ fn model(args: &CheckArgs, device: &Device) -> Result<(String, ShapeTree), CliEr
     }
     let files = ModelFiles::find(args.model.as_deref(), None)?;
     let shapes = TensorShapes::of(&*files.source);
+    // Any list of keys is a model to check against, but a file that is given as the model must be one.
+    Naming::detect(&shapes)?;
     let tree = ShapeTree::new(&shapes, files.config.as_ref(), device)?;
     Ok((files.source.label(), tree))
 }
 
 /// Names and shapes from `{"key": [shape]}`.
 fn keys(path: &Path) -> Result<TensorShapes, CliError> {
-    let text = model_source::read(path)?;
+    let text = document::read(path, document::MAX_KEYS_BYTES)?;
     let expected = "a JSON object from key to shape, such as {\"x_embedder.weight\": [3072, 64]}";
     let keys: BTreeMap<String, Vec<usize>> =
         serde_json::from_slice(&text).map_err(|source| CliError::Json {
@@ -181,7 +184,7 @@ impl Check {
 
 impl Checked {
     fn write(&self, text: &mut String, has_all_keys: bool) {
-        let name = &self.name;
+        let name = shown::name(&self.name);
         let fit = match &self.outcome {
             Outcome::Failed { error } => {
                 text.push_str(&format!("{name}: not checked: {error}\n"));
@@ -230,13 +233,14 @@ impl Fit {
             let reason = target
                 .reason
                 .as_ref()
-                .map_or_else(String::new, |why| format!(": {why}"));
+                .map_or_else(String::new, |why| format!(": {}", shown::message(why)));
             text.push_str(&format!(
                 "  {:14} {}{reason}\n",
-                target.outcome, target.target
+                target.outcome,
+                shown::name(&target.target)
             ));
             for key in &target.keys {
-                text.push_str(&format!("  {:14} {key}\n", ""));
+                text.push_str(&format!("  {:14} {}\n", "", shown::name(key)));
             }
         }
     }
@@ -263,8 +267,10 @@ impl Fit {
                 String::new()
             };
             text.push_str(&format!(
-                "  {:14} {}{others}: {reason}\n",
-                target.outcome, target.target
+                "  {:14} {}{others}: {}\n",
+                target.outcome,
+                shown::name(&target.target),
+                shown::message(reason)
             ));
         }
     }

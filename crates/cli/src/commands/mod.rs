@@ -14,15 +14,15 @@ use crate::{
 };
 
 /// Runs the command that was asked for.
-pub(crate) fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
+pub(crate) fn dispatch(cli: &Cli, console: &Console) -> Result<Exit, CliError> {
     set_threads(&cli.global)?;
-    let (flags, console) = (&cli.global, Console::new(&cli.global));
+    let flags = &cli.global;
     match &cli.command {
-        Command::Sweep(args) => sweep::run(args, flags, &console),
-        Command::Sample(args) => sample::run(args, flags, &console),
-        Command::Inspect(args) => inspect::run(args, &console),
-        Command::Check(args) => check::run(args, flags, &console),
-        Command::Registry => registry::run(&console),
+        Command::Sweep(args) => sweep::run(args, flags, console),
+        Command::Sample(args) => sample::run(args, flags, console),
+        Command::Inspect(args) => inspect::run(args, console),
+        Command::Check(args) => check::run(args, flags, console),
+        Command::Registry => registry::run(console),
         Command::Completions { shell } => completions::run(*shell),
     }
 }

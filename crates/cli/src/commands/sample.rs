@@ -1,25 +1,34 @@
 //! `sample`: prompts with one set of adapters, side by side in one picture.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
-use overglaze_core::{MountReport, adapter_file, mount};
+use overglaze_core::{adapter_file, mount};
 use serde::Serialize;
 
 use crate::{
     CliError, Console, Exit, Latents, Residency,
     args::{GlobalArgs, SampleArgs},
-    device, loras,
+    device,
+    lora_arg::LoraArg,
+    loras,
     model_source::LoadedModel,
-    output_file::OutputFile,
-    pictures::pictures,
+    outputs::Outputs,
+    pictures::{check_size, pictures},
     progress,
     sampling::{Sampled, Scene, noise_origin, num_steps},
     sheet::{Sheet, SheetColumn, write_png},
-    table,
+    shown, table,
     tensor_file::write_latents,
 };
 
-use super::{JSON_VERSION, sweep::microseconds};
+use super::{
+    JSON_VERSION,
+    sweep::{check_finite, microseconds},
+};
 
 /// The JSON document of a sample.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +43,9 @@ pub struct SampleReport {
     pub seconds_per_image: f64,
     /// Where the weights were.
     pub residency: Residency,
+    /// `latents`, where they hold NaN or infinite values; left out where they do not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub non_finite: Vec<String>,
 }
 
 /// A LoRA of a sample.
@@ -59,7 +71,7 @@ pub(crate) fn run(
 ) -> Result<Exit, CliError> {
     let (_, report) = sample(args, flags, console)?;
     console.result(&report, || report.text())?;
-    Ok(Exit::Done)
+    check_finite(&report.non_finite)
 }
 
 /// Samples and writes the files that were asked for; prints nothing but progress.
@@ -71,15 +83,14 @@ pub fn sample(
     flags: &GlobalArgs,
     console: &Console,
 ) -> Result<(Latents, SampleReport), CliError> {
-    let picture = OutputFile::plan(&args.output, "png")?;
-    let latents_path = args.scene.save_latents.as_deref();
-    let latents_place = latents_path
-        .map(|path| OutputFile::plan(path, "safetensors"))
-        .transpose()?;
+    let adapters: Vec<_> = args.loras.iter().map(|lora| lora.path.as_path()).collect();
+    let outputs = Outputs::plan(&args.output, &args.scene, &adapters)?;
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let mut model = LoadedModel::load(path, config, &device, flags)?;
     let scene = Scene::new(&args.scene, &model, console)?;
+    let labels: Vec<_> = scene.prompts.labels.iter().map(String::as_str).collect();
+    check_size(&model, &scene, &labels, &[String::new()])?;
     let loras = mount_all(args, &mut model)?;
     let bar = progress::steps(console, scene.num_steps());
     let Sampled {
@@ -87,16 +98,23 @@ pub fn sample(
         seconds_per_image,
     } = scene.sample(&model.flux.transformer, &bar)?;
     bar.finish_and_clear();
-    if let Some(place) = latents_place {
-        write_latents(&place, &[("latents", &latents)], &metadata(args, &model))?;
+    if let Some(place) = outputs.latents {
+        write_latents(place, &[(LATENTS, &latents)], &metadata(args, &model))?;
     }
-    write_png(&picture, &row(args, &model, &scene, &latents)?.draw()?)?;
+    write_png(
+        outputs.picture,
+        &row(args, &model, &scene, &latents)?.draw()?,
+    )?;
     let report = SampleReport {
         version: JSON_VERSION,
         picture: args.output.clone(),
         loras,
         seconds_per_image,
         residency: Residency::of(&model.flux.base),
+        non_finite: (!latents.is_finite())
+            .then(|| LATENTS.to_owned())
+            .into_iter()
+            .collect(),
     };
     Ok((latents, report))
 }
@@ -108,13 +126,17 @@ fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLor
         if !lora.path.exists() {
             return Err(loras::missing(&lora.path));
         }
+        refuse_folder(&lora.path)?;
         let set = adapter_file::load(&lora.path, &device)?;
         let name = loras::name(&lora.path);
         // One file may be given twice; its strengths add up.
-        let adapter = format!("{}: {name}", index + 1);
+        let is_taken = mounted.iter().any(|other: &SampleLora| other.name == name);
+        let adapter = match is_taken {
+            true => format!("{name} ({})", index + 1),
+            false => name.clone(),
+        };
         let start = Instant::now();
-        let report: MountReport =
-            mount(&mut model.flux.transformer, &adapter, &set, lora.strength)?;
+        let report = mount(&mut model.flux.transformer, &adapter, &set, lora.strength)?;
         mounted.push(SampleLora {
             name,
             strength: lora.strength,
@@ -124,6 +146,17 @@ fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLor
         });
     }
     Ok(mounted)
+}
+
+/// Refuses a folder that holds adapters and is none.
+fn refuse_folder(path: &Path) -> Result<(), CliError> {
+    if !path.is_dir() || adapter_file::is_peft_folder(path) {
+        return Ok(());
+    }
+    Err(CliError::FolderOfLoras {
+        path: path.to_owned(),
+        count: loras::list(path)?.adapters.len(),
+    })
 }
 
 /// A sheet of one row, with the prompts above the pictures.
@@ -155,8 +188,13 @@ fn row(
 }
 
 fn metadata(args: &SampleArgs, model: &LoadedModel) -> BTreeMap<&'static str, String> {
-    let lora =
-        |lora: &crate::lora_arg::LoraArg| format!("{}:{}", loras::name(&lora.path), lora.strength);
+    let lora = |lora: &LoraArg| {
+        format!(
+            "{}:{}",
+            loras::name(&lora.path),
+            shown::number(lora.strength)
+        )
+    };
     let loras: Vec<_> = args.loras.iter().map(lora).collect();
     BTreeMap::from([
         ("model", model.label.clone()),
@@ -188,9 +226,12 @@ impl SampleLora {
         let keys = format!("{} / {}", self.keys_applied, self.keys_unmatched);
         vec![
             self.name.clone(),
-            self.strength.to_string(),
+            shown::number(self.strength),
             keys,
             format!("{:.0}", self.mount_us),
         ]
     }
 }
+
+/// The one tensor of a file of latents.
+const LATENTS: &str = "latents";

@@ -34,11 +34,23 @@ impl Layout {
     /// [`CliError::PictureTooLarge`].
     pub fn of(sheet: &Sheet) -> Result<Self, CliError> {
         let first = sheet.columns.iter().find_map(|column| column.cells.first());
-        let (width, height) = first.map_or((1, 1), image::RgbImage::dimensions);
+        let size = first.map_or((1, 1), image::RgbImage::dimensions);
+        let columns = sheet.columns.iter().map(|column| column.label.as_str());
+        Self::planned(&columns.collect::<Vec<_>>(), &sheet.rows, size.into())
+    }
+
+    /// The geometry of a sheet of pictures of this width and height, under and beside these labels.
+    ///
+    /// # Errors
+    /// [`CliError::PictureTooLarge`].
+    pub fn planned(
+        columns: &[&str],
+        rows: &[String],
+        [width, height]: [u32; 2],
+    ) -> Result<Self, CliError> {
         let scale = MIN_CELL.div_ceil(width.max(height).max(1));
         let cell = [width.saturating_mul(scale), height.saturating_mul(scale)];
-        let longest = sheet
-            .rows
+        let longest = rows
             .iter()
             .map(|label| label.chars().count())
             .max()
@@ -50,10 +62,9 @@ impl Layout {
             column_label_height: 0,
             size: [0, 0],
         };
-        let lines = |label: &String| pixels(layout.column_lines(label).len());
-        let labels = sheet.columns.iter().map(|column| &column.label);
-        layout.column_label_height = labels.map(lines).max().unwrap_or(0) * LINE_HEIGHT;
-        layout.size = layout.measure(pixels(sheet.columns.len()), pixels(sheet.rows.len()))?;
+        let lines = |label: &&str| pixels(layout.column_lines(label).len());
+        layout.column_label_height = columns.iter().map(lines).max().unwrap_or(0) * LINE_HEIGHT;
+        layout.size = layout.measure(pixels(columns.len()), pixels(rows.len()))?;
         Ok(layout)
     }
 

@@ -60,7 +60,7 @@ impl Sheet {
 }
 
 /// Writes a picture as PNG.
-pub(crate) fn write_png(place: &OutputFile, picture: &RgbImage) -> Result<(), CliError> {
+pub(crate) fn write_png(place: OutputFile, picture: &RgbImage) -> Result<(), CliError> {
     let mut bytes = Cursor::new(Vec::new());
     picture
         .write_to(&mut bytes, ImageFormat::Png)

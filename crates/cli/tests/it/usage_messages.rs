@@ -21,7 +21,7 @@ fn prompts_the_demo_does_not_know() {
         &["sweep", "--prompts", "words.txt"],
         2,
         &format!(
-            "the demo does not know the prompt word `sandals` (did you mean `sandal`?); {known}"
+            "`words.txt`, line 3: the demo does not know the prompt word `sandals` (did you mean `sandal`?); {known}"
         ),
     );
     check(

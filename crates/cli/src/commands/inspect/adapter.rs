@@ -11,6 +11,7 @@ use crate::{
     commands::refusals::{Cause, causes},
     device,
     exit::sentence,
+    shown,
 };
 
 /// An adapter.
@@ -65,7 +66,11 @@ impl Adapter {
         };
         for layers in self.alike.iter().map(|(_, layers)| layers) {
             let reason = &self.refused[&layers[0]];
-            text.push_str(&format!("\n  refused {}: {reason}", first_of(layers)));
+            text.push_str(&format!(
+                "\n  refused {}: {}",
+                first_of(layers),
+                shown::message(reason)
+            ));
         }
         if !self.unread.is_empty() {
             text.push_str(&format!("\n  unread {}", first_of(&self.unread)));
@@ -112,7 +117,7 @@ fn counts<K: std::fmt::Display>(counts: &BTreeMap<K, usize>) -> String {
 fn first_of<S: AsRef<str>>(names: &[S]) -> String {
     match names {
         [] => String::new(),
-        [only] => only.as_ref().into(),
-        [first, rest @ ..] => format!("{} and {} more", first.as_ref(), rest.len()),
+        [only] => shown::name(only.as_ref()),
+        [first, rest @ ..] => format!("{} and {} more", shown::name(first.as_ref()), rest.len()),
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
+use crate::shown;
+
 /// The difference to another file.
 #[derive(Serialize)]
 pub(super) struct Comparison {
@@ -46,15 +48,19 @@ impl Comparison {
         lines.extend(
             self.only_here
                 .iter()
-                .map(|name| format!("    only here   {name}")),
+                .map(|name| format!("    only here   {}", shown::name(name))),
         );
         lines.extend(
             self.only_there
                 .iter()
-                .map(|name| format!("    only there  {name}")),
+                .map(|name| format!("    only there  {}", shown::name(name))),
         );
         let shapes = self.shapes.iter();
-        lines.extend(shapes.map(|(name, [a, b])| format!("    {a:?} here, {b:?} there  {name}")));
+        lines.extend(
+            shapes.map(|(name, [a, b])| {
+                format!("    {a:?} here, {b:?} there  {}", shown::name(name))
+            }),
+        );
         lines.join("\n")
     }
 }

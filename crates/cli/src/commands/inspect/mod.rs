@@ -5,14 +5,19 @@ mod comparison;
 mod model;
 mod tensors;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
+use overglaze_core::adapter_file;
 use overglaze_models::FluxConfigFile;
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
 use crate::{
-    CliError, Console, Exit, args::InspectArgs, model_source::config_file, tensor_file::open,
+    CliError, Console, Exit, args::InspectArgs, exit::sentence, loras, model_source::config_file,
+    shown, tensor_file::open,
 };
 
 use super::JSON_VERSION;
@@ -22,7 +27,14 @@ use self::{adapter::Adapter, comparison::Comparison, model::Model, tensors::Tens
 #[derive(Serialize)]
 struct Inspection {
     version: u32,
-    files: Vec<Inspected>,
+    files: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Read(Box<Inspected>),
+    Failed { file: String, error: String },
 }
 
 #[derive(Serialize)]
@@ -42,28 +54,68 @@ struct Inspected {
 pub(crate) fn run(args: &InspectArgs, console: &Console) -> Result<Exit, CliError> {
     let other = args.compare.as_deref().map(open).transpose()?;
     let config = args.config.as_deref().map(config_file).transpose()?;
-    let mut files = Vec::new();
-    for path in &args.files {
-        let source = open(path)?;
-        let mut inspected = Inspected::of(path, config.as_ref(), &*source);
-        inspected.comparison = other
-            .as_deref()
-            .map(|other| Comparison::of(&*source, other));
-        files.push(inspected);
+    let paths: Vec<PathBuf> = args.files.iter().flat_map(|path| expanded(path)).collect();
+    let (mut files, mut errors) = (Vec::new(), Vec::new());
+    for path in &paths {
+        files.push(match inspected(path, config.as_ref(), other.as_deref()) {
+            Ok(inspected) => Outcome::Read(Box::new(inspected)),
+            // Of a single file there is nothing else to tell.
+            Err(error) if paths.len() == 1 => return Err(error),
+            Err(error) => {
+                let (file, error) = (path.display().to_string(), sentence(&error));
+                errors.push(error.clone());
+                Outcome::Failed { file, error }
+            }
+        });
     }
-    let inspection = Inspection {
-        version: JSON_VERSION,
-        files,
-    };
-    console.result(&inspection, || {
-        inspection
-            .files
-            .iter()
-            .map(Inspected::text)
-            .collect::<Vec<_>>()
-            .join("\n\n")
-    })?;
-    Ok(Exit::Done)
+    let version = JSON_VERSION;
+    let inspection = Inspection { version, files };
+    console.result(&inspection, || inspection.text())?;
+    let count = errors.len();
+    match errors.into_iter().next() {
+        None => Ok(Exit::Done),
+        Some(first) => Err(CliError::NotInspected {
+            count,
+            total: paths.len(),
+            first,
+        }),
+    }
+}
+
+/// The path itself, or the adapters of a folder.
+fn expanded(path: &Path) -> Vec<PathBuf> {
+    let is_one = !path.is_dir() || adapter_file::is_peft_folder(path) || open(path).is_ok();
+    let listing = if is_one { None } else { loras::list(path).ok() };
+    listing.map_or_else(|| vec![path.to_owned()], |listing| listing.adapters)
+}
+
+fn inspected(
+    path: &Path,
+    config: Option<&FluxConfigFile>,
+    other: Option<&dyn WeightSource>,
+) -> Result<Inspected, CliError> {
+    let source = open(path)?;
+    let mut inspected = Inspected::of(path, config, &*source);
+    inspected.comparison = other.map(|other| Comparison::of(&*source, other));
+    Ok(inspected)
+}
+
+impl Inspection {
+    fn text(&self) -> String {
+        let texts: Vec<_> = self.files.iter().map(Outcome::text).collect();
+        texts.join("\n\n")
+    }
+}
+
+impl Outcome {
+    fn text(&self) -> String {
+        match self {
+            Self::Read(inspected) => inspected.text(),
+            Self::Failed { file, error } => {
+                format!("{}\n  not inspected: {error}", shown::message(file))
+            }
+        }
+    }
 }
 
 impl Inspected {
@@ -79,7 +131,7 @@ impl Inspected {
     }
 
     fn text(&self) -> String {
-        let mut lines = vec![self.file.clone()];
+        let mut lines = vec![shown::message(&self.file)];
         match (&self.model, &self.adapter) {
             (None, None) => lines.push("  neither a known model nor an adapter".into()),
             (model, adapter) => {
@@ -88,7 +140,8 @@ impl Inspected {
             }
         }
         for (key, value) in &self.metadata {
-            lines.push(format!("  metadata {key}: {}", shortened(value)));
+            let (key, value) = (shown::name(key), shown::message(&shortened(value)));
+            lines.push(format!("  metadata {key}: {value}"));
         }
         lines.push(self.tensors.totals());
         lines.extend(self.comparison.as_ref().map(Comparison::text));

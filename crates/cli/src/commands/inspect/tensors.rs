@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use overglaze_stream::{TensorEntry, WeightSource};
 use serde::Serialize;
 
-use crate::{residency::grouped, table};
+use crate::{residency::grouped, shown, table};
 
 /// Every tensor, and totals by type.
 #[derive(Serialize)]
@@ -63,8 +63,9 @@ impl Tensors {
             .iter()
             .map(|(tag, total)| {
                 format!(
-                    "{} {tag} ({} bytes)",
+                    "{} {} ({} bytes)",
                     total.num_tensors,
+                    shown::name(tag),
                     grouped(total.num_bytes)
                 )
             })

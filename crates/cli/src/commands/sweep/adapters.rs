@@ -111,20 +111,19 @@ fn try_on(name: &str, set: &PatchSet, network: &FluxTransformer) -> Result<(), E
     unmount(&mut trial, name)
 }
 
-/// Names without extension, whole file names where those would be taken.
+/// Names without extension, whole file names where those are taken, and numbers behind them where those are too.
+///
+/// They name tensors of a file of latents as well, where `__metadata__` is no tensor's name.
 fn names(paths: &[std::path::PathBuf]) -> Vec<String> {
-    let mut taken = BTreeSet::from([super::NO_LORA.to_owned()]);
+    let mut taken = BTreeSet::from([super::NO_LORA, METADATA].map(String::from));
     paths
         .iter()
         .map(|path| {
-            let stem = stem(path);
-            let name = if taken.contains(&stem) {
-                loras::name(path)
-            } else {
-                stem
-            };
-            taken.insert(name.clone());
-            name
+            let whole = loras::name(path);
+            let numbered = (2..).map(|number| format!("{whole} ({number})"));
+            let mut names = [stem(path), whole.clone()].into_iter().chain(numbered);
+            let free = names.find(|name| taken.insert(name.clone()));
+            free.expect("there are more numbers than paths")
         })
         .collect()
 }
@@ -135,3 +134,6 @@ fn stem(path: &Path) -> String {
         _ => loras::name(path),
     }
 }
+
+/// The entry of a safetensors header that is no tensor.
+const METADATA: &str = "__metadata__";

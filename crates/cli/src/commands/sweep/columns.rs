@@ -69,11 +69,7 @@ fn timed<T>(traffic: &Traffic, work: impl FnOnce() -> T) -> (T, f64, u64) {
     let bytes = || traffic.written_bytes() + traffic.moved_bytes();
     let (before, start) = (bytes(), Instant::now());
     let result = work();
-    (
-        result,
-        start.elapsed().as_secs_f64() * 1e6,
-        bytes() - before,
-    )
+    (result, microseconds(start.elapsed()), bytes() - before)
 }
 
 /// A time in microseconds, to a tenth.

@@ -15,12 +15,13 @@ use crate::{
     args::{GlobalArgs, SweepArgs},
     device,
     model_source::LoadedModel,
-    output_file::OutputFile,
-    pictures::pictures,
+    outputs::Outputs,
+    pictures::{check_size, pictures},
     progress,
     restoration::{BaseState, Restoration},
     sampling::{Sampled, Scene, noise_origin, num_steps},
     sheet::{Sheet, write_png},
+    shown,
     tensor_file::write_latents,
 };
 
@@ -50,10 +51,11 @@ impl Sweep {
     /// How the run ends.
     ///
     /// # Errors
-    /// [`CliError::BaseChanged`] where the base is not what it was.
+    /// [`CliError::BaseChanged`] where the base is not what it was, [`CliError::NotFinite`] where a result
+    /// is not all numbers.
     pub fn check(&self) -> Result<Exit, CliError> {
         match self.restoration.difference() {
-            None => Ok(Exit::Done),
+            None => check_finite(&self.report.non_finite),
             Some(what) => Err(CliError::BaseChanged { what }),
         }
     }
@@ -79,11 +81,11 @@ pub(crate) fn run(
 /// What is wrong with a flag, a file or the device; [`CliError::NothingFits`] where no LoRA fits.
 pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<Sweep, CliError> {
     // A wrong output path is told before a model is read.
-    Outputs::plan(args)?;
+    let outputs = plan_outputs(args)?;
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let model = LoadedModel::load(path, config, &device, flags)?;
-    sweep_model(model, args, console)
+    sweep_into(outputs, model, args, console)
 }
 
 /// [`sweep`] over a model that is loaded already.
@@ -91,22 +93,33 @@ pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<
 /// # Errors
 /// As [`sweep`].
 pub fn sweep_model(
+    model: LoadedModel,
+    args: &SweepArgs,
+    console: &Console,
+) -> Result<Sweep, CliError> {
+    sweep_into(plan_outputs(args)?, model, args, console)
+}
+
+fn sweep_into(
+    outputs: Outputs,
     mut model: LoadedModel,
     args: &SweepArgs,
     console: &Console,
 ) -> Result<Sweep, CliError> {
-    let outputs = Outputs::plan(args)?;
     let scene = Scene::new(&args.scene, &model, console)?;
     let found = Adapters::find(args, &model)?;
     let plan = plan(&found.fitting, &strengths(args));
+    let labels = plan.iter().map(|(.., label)| label.as_str());
+    let labels: Vec<_> = [NO_LORA_LABEL].into_iter().chain(labels).collect();
+    check_size(&model, &scene, &labels, &scene.prompts.labels)?;
     let before = hash(&model, console)?;
     let num_samplings = plan.len() as u64 + 2;
     let bar = progress::steps(console, scene.num_steps() * num_samplings);
-    bar.set_message("no LoRA");
+    bar.set_message(NO_LORA_LABEL);
     let base = scene.sample(&model.flux.transformer, &bar)?;
     let mut columns = Vec::new();
     for (adapter, strength, label) in plan {
-        bar.set_message(label.clone());
+        bar.set_message(shown::name(&label));
         let tried = (adapter, strength);
         columns.push(columns::sample_with(
             tried, label, &mut model, &scene, &bar,
@@ -119,12 +132,21 @@ pub fn sweep_model(
 
     let restoration = restoration(&base, before, again, after);
     let sheet = sheet(args, &model, &scene, (&base.latents, &columns))?;
-    outputs.write(args, &model, (&base.latents, &columns), &sheet)?;
+    let has_latents = outputs.latents.is_some();
+    write(
+        outputs,
+        &sheet,
+        (&base.latents, &columns),
+        &metadata(args, &model),
+    )?;
     let residency = Residency::of(&model.flux.base);
     let lines = columns.iter().map(|column| column.report.clone()).collect();
     let rest = (residency, found.skipped);
+    let mut report = SweepReport::new(args.output.clone(), lines, restoration, rest);
+    report.non_finite = non_finite(&base.latents, &columns);
+    report.latents = has_latents.then(|| tensor_names(&columns));
     Ok(Sweep {
-        report: SweepReport::new(args.output.clone(), lines, restoration, rest),
+        report,
         base: base.latents,
         columns,
         sheet,
@@ -135,47 +157,64 @@ pub fn sweep_model(
 }
 
 /// Where the results go; looked at before the work starts.
-struct Outputs {
-    sheet: OutputFile,
-    latents: Option<OutputFile>,
+fn plan_outputs(args: &SweepArgs) -> Result<Outputs, CliError> {
+    let adapters: Vec<_> = args.loras.as_deref().into_iter().collect();
+    Outputs::plan(&args.output, &args.scene, &adapters)
 }
 
-impl Outputs {
-    fn plan(args: &SweepArgs) -> Result<Self, CliError> {
-        let latents = args.scene.save_latents.as_deref();
-        Ok(Self {
-            sheet: OutputFile::plan(&args.output, "png")?,
-            latents: latents
-                .map(|path| OutputFile::plan(path, "safetensors"))
-                .transpose()?,
-        })
+fn write(
+    outputs: Outputs,
+    sheet: &Sheet,
+    (base, columns): (&Latents, &[Column]),
+    metadata: &BTreeMap<&str, String>,
+) -> Result<(), CliError> {
+    if let Some(place) = outputs.latents {
+        let mut tensors = vec![(NO_LORA, base)];
+        tensors.extend(
+            columns
+                .iter()
+                .map(|column| (column.label.as_str(), &column.latents)),
+        );
+        write_latents(place, &tensors, metadata)?;
     }
+    write_png(outputs.picture, &sheet.draw()?)
+}
 
-    fn write(
-        &self,
-        args: &SweepArgs,
-        model: &LoadedModel,
-        (base, columns): (&Latents, &[Column]),
-        sheet: &Sheet,
-    ) -> Result<(), CliError> {
-        if let Some(place) = &self.latents {
-            let mut tensors = vec![(NO_LORA, base)];
-            tensors.extend(
-                columns
-                    .iter()
-                    .map(|column| (column.label.as_str(), &column.latents)),
-            );
-            write_latents(place, &tensors, &metadata(args, model))?;
-        }
-        write_png(&self.sheet, &sheet.draw()?)
+/// Labels of the columns that hold anything but finite numbers.
+fn non_finite(base: &Latents, columns: &[Column]) -> Vec<String> {
+    let columns = columns
+        .iter()
+        .map(|column| (column.label.as_str(), &column.latents));
+    [(NO_LORA_LABEL, base)]
+        .into_iter()
+        .chain(columns)
+        .filter(|(_, latents)| !latents.is_finite())
+        .map(|(label, _)| label.to_owned())
+        .collect()
+}
+
+/// An error that names the columns whose results are not all finite numbers.
+pub(super) fn check_finite(names: &[String]) -> Result<Exit, CliError> {
+    if names.is_empty() {
+        return Ok(Exit::Done);
     }
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let names = names.join(", ");
+    Err(CliError::NotFinite { names })
+}
+
+/// The tensor of each column in a file of latents.
+fn tensor_names(columns: &[Column]) -> BTreeMap<String, String> {
+    let same = |column: &Column| (column.label.clone(), column.label.clone());
+    let base = (NO_LORA_LABEL.to_owned(), NO_LORA.to_owned());
+    [base].into_iter().chain(columns.iter().map(same)).collect()
 }
 
 /// Every adapter at every strength, with the label of its column.
 fn plan<'a>(adapters: &'a [Adapter], strengths: &[f32]) -> Vec<(&'a Adapter, f32, String)> {
     let label = |adapter: &Adapter, strength: f32| match strengths {
         [_] if strength == 1.0 => adapter.name.clone(),
-        _ => format!("{} @{strength}", adapter.name),
+        _ => format!("{} @{}", adapter.name, shown::number(strength)),
     };
     adapters
         .iter()
@@ -226,7 +265,7 @@ fn sheet(
     scene: &Scene,
     (base, columns): (&Latents, &[Column]),
 ) -> Result<Sheet, CliError> {
-    let mut labels = vec!["no LoRA".to_owned()];
+    let mut labels = vec![NO_LORA_LABEL.to_owned()];
     labels.extend(columns.iter().map(|column| column.label.clone()));
     let mut results = vec![base];
     results.extend(columns.iter().map(|column| &column.latents));
@@ -247,7 +286,7 @@ fn sheet(
 
 /// What a file of latents says of how they were made.
 fn metadata(args: &SweepArgs, model: &LoadedModel) -> BTreeMap<&'static str, String> {
-    let strengths: Vec<_> = strengths(args).iter().map(f32::to_string).collect();
+    let strengths: Vec<_> = strengths(args).into_iter().map(shown::number).collect();
     BTreeMap::from([
         ("model", model.label.clone()),
         noise_origin(&args.scene),
@@ -255,6 +294,9 @@ fn metadata(args: &SweepArgs, model: &LoadedModel) -> BTreeMap<&'static str, Str
         ("strengths", strengths.join(",")),
     ])
 }
+
+/// What stands above the first column.
+const NO_LORA_LABEL: &str = "no LoRA";
 
 /// Name of the first column in a file of latents.
 const NO_LORA: &str = "no_lora";

@@ -1,12 +1,12 @@
 //! What a sweep tells: a table, or one JSON document.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
 use crate::{
     Residency, commands::JSON_VERSION, loras::Skipped, residency::grouped,
-    restoration::Restoration, table,
+    restoration::Restoration, shown, table,
 };
 
 /// The JSON document of a sweep.
@@ -24,6 +24,12 @@ pub struct SweepReport {
     pub residency: Residency,
     /// What was left out, and why.
     pub skipped: Vec<Skipped>,
+    /// Columns whose results hold NaN or infinite values; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub non_finite: Vec<String>,
+    /// The tensor of each column in the file of latents, where one is saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latents: Option<BTreeMap<String, String>>,
 }
 
 /// One column of a sweep.
@@ -60,6 +66,8 @@ impl SweepReport {
             base_restored,
             residency,
             skipped,
+            non_finite: Vec::new(),
+            latents: None,
         }
     }
 
@@ -78,6 +86,7 @@ impl SweepReport {
         rows.extend(self.loras.iter().map(LoraReport::row));
         let mut text = table::of_numbers(&HEADER, &rows);
         for Skipped { name, reason } in &self.skipped {
+            let (name, reason) = (shown::name(name), shown::message(reason));
             text.push_str(&format!("\nskipped: {name}: {reason}"));
         }
         let check = if self.base_restored {
