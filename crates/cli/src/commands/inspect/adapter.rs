@@ -26,6 +26,9 @@ pub(super) struct Adapter {
     /// Of the refused layers, those that are refused for the same cause.
     #[serde(skip)]
     alike: Vec<(Cause, Vec<String>)>,
+    /// Keys that repeat others of the file, bit for bit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    duplicates: Vec<String>,
     /// Keys in no known spelling.
     unread: Vec<String>,
     /// Why the file as a whole cannot be read as an adapter.
@@ -72,6 +75,9 @@ impl Adapter {
                 shown::message(reason)
             ));
         }
+        if !self.duplicates.is_empty() {
+            text.push_str(&format!("\n  duplicate {}", first_of(&self.duplicates)));
+        }
         if !self.unread.is_empty() {
             text.push_str(&format!("\n  unread {}", first_of(&self.unread)));
         }
@@ -97,6 +103,7 @@ impl From<PatchSet> for Adapter {
         adapter.refused = refused
             .map(|group| (group.target, sentence(&group.error)))
             .collect();
+        adapter.duplicates = set.duplicates;
         adapter.unread = set.unread;
         adapter
     }
