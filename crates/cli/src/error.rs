@@ -23,7 +23,7 @@ pub enum CliError {
     /// A device that is known is not part of this binary.
     #[error(
         "the device `{device}` is not compiled in (this binary has: {compiled}); build it with \
-         `cargo install overglaze-cli --features {feature}`"
+         `cargo build --release -p overglaze-cli --features {feature}`"
     )]
     DeviceNotCompiled {
         /// What was asked for.

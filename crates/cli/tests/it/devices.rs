@@ -47,5 +47,5 @@ fn a_device_that_is_not_compiled_in_is_a_message() {
     let expected =
         format!("the device `vulkan` is not compiled in (this binary has: {compiled}); build");
     assert!(message.starts_with(&expected), "{message}");
-    assert!(message.ends_with("`cargo install overglaze-cli --features vulkan`"));
+    assert!(message.ends_with("`cargo build --release -p overglaze-cli --features vulkan`"));
 }
