@@ -10,8 +10,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use overglaze_core::Placement;
 
-use crate::{Budget, device::DeviceChoice, examples, lora_arg::LoraArg, sampling::MAX_SIDE};
+use crate::{
+    Budget,
+    device::DeviceChoice,
+    examples,
+    lora_arg::{self, BlockStrength, LoraArg},
+    sampling::MAX_SIDE,
+};
 
 /// Sweep LoRAs over one frozen base that stays where it is.
 #[derive(Debug, Parser)]
@@ -72,9 +79,15 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Check adapters against a model, key by key, without running it.
     Check(CheckArgs),
-    /// List the patch kinds, formats, dialects and devices compiled in.
-    #[command(after_help = examples::REGISTRY)]
-    Registry,
+    /// Bake LoRAs into a new checkpoint.
+    ///
+    /// W' = W + the sum of each LoRA's strength times its residual, taken against the model as it is, summed in f32
+    /// and rounded once to the type each tensor is stored in. Every other tensor is copied bit for bit, and the
+    /// metadata are kept; `overglaze.merged` in them says what was merged. The model is read tensor by tensor, so
+    /// memory holds little more than the largest one. A sharded model becomes one file, without config.json.
+    Merge(MergeArgs),
+    /// List the patch kinds, formats, dialects and devices compiled in, and say what each kind is.
+    Registry(RegistryArgs),
     /// Print a completion script for a shell.
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -97,6 +110,9 @@ pub struct SweepArgs {
     /// Strengths each LoRA is tried at: finite numbers, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = strength, allow_hyphen_values = true)]
     pub strengths: Vec<f32>,
+    /// How the LoRAs are laid over the model.
+    #[command(flatten)]
+    pub laying: LayingArgs,
     /// The contact sheet.
     #[arg(short, long, value_name = "FILE", default_value = "sheet.png")]
     pub output: PathBuf,
@@ -114,9 +130,29 @@ pub struct SampleArgs {
     /// What follows the last colon is a strength when it is a number and the path without it is there.
     #[arg(long = "lora", value_name = "FILE[:STRENGTH]")]
     pub loras: Vec<LoraArg>,
+    /// How the LoRAs are laid over the model.
+    #[command(flatten)]
+    pub laying: LayingArgs,
     /// The picture: one image a prompt, side by side.
     #[arg(short, long, value_name = "FILE", default_value = "out.png")]
     pub output: PathBuf,
+}
+
+/// How LoRAs are laid over a model, for `sweep` and `sample` alike.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LayingArgs {
+    /// A factor on the strength of every LoRA on the layers whose name, in any spelling of the model's, matches
+    /// PATTERN, in which * stands for any characters; may be repeated, and the last that matches counts.
+    #[arg(
+        long = "block-strength",
+        value_name = "PATTERN=FACTOR",
+        allow_hyphen_values = true
+    )]
+    pub block_strengths: Vec<BlockStrength>,
+    /// sidecar: beside the weights, which nothing changes. direct: into a copy of them, as fast as without a LoRA,
+    /// rounded to their type, not under a budget. auto: direct where the weights are in place and of a float type.
+    #[arg(long, value_name = "PLACEMENT", default_value = "sidecar", value_parser = lora_arg::placement())]
+    pub placement: Placement,
 }
 
 /// What to sample, for `sweep` and `sample` alike.
@@ -201,21 +237,62 @@ pub struct InspectArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = examples::CHECK)]
 pub struct CheckArgs {
-    /// Adapters: .safetensors files, PEFT folders, or folders of them.
-    #[arg(required = true, value_name = "ADAPTER")]
+    /// Adapters: .safetensors files, PEFT folders, folders of them, or an adapter's keys and shapes as JSON.
+    #[arg(required_unless_present = "keys", value_name = "ADAPTER")]
     pub adapters: Vec<PathBuf>,
     /// The model; the embedded demo where neither it nor --model-keys is given.
     #[arg(long, value_name = "MODEL", conflicts_with = "model_keys")]
     pub model: Option<PathBuf>,
-    /// The model's keys and shapes as JSON: {"key": [shape]}.
+    /// The model's keys and shapes as JSON: {"key": [shape]}, of any model, whole checkpoints included.
     #[arg(long, value_name = "FILE")]
     pub model_keys: Option<PathBuf>,
-    /// List every key, not only those that do not fit.
-    #[arg(long)]
-    pub keys: bool,
+    /// List every key, not only those that do not fit; FILE is an adapter like those named alone.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub keys: Option<Option<PathBuf>>,
     /// Fail (exit 3) where any key is left over.
     #[arg(long)]
     pub strict: bool,
+}
+
+/// Flags of `merge`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = examples::MERGE)]
+pub struct MergeArgs {
+    /// The model: a safetensors file, the index of a sharded one, or a folder; the embedded demo where it is left
+    /// out.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<PathBuf>,
+    /// A LoRA to bake in, with its strength (1 where none is given); may be repeated.
+    ///
+    /// What follows the last colon is a strength when it is a number and the path without it is there.
+    #[arg(long = "lora", required = true, value_name = "FILE[:STRENGTH]")]
+    pub loras: Vec<LoraArg>,
+    /// A factor on the strength of every LoRA on the layers whose name, in any spelling of the model's, matches
+    /// PATTERN, in which * stands for any characters; may be repeated, and the last that matches counts.
+    #[arg(
+        long = "block-strength",
+        value_name = "PATTERN=FACTOR",
+        allow_hyphen_values = true
+    )]
+    pub block_strengths: Vec<BlockStrength>,
+    /// The new checkpoint, a .safetensors file; it appears when it is whole.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// List every key, not only those that do not fit.
+    #[arg(long)]
+    pub keys: bool,
+    /// Write nothing (exit 3) where any key is left over.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Flags of `registry`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = examples::REGISTRY)]
+pub struct RegistryArgs {
+    /// Print a page of Markdown on the patch kinds, as docs/kinds.md is.
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
 }
 
 fn size(text: &str) -> Result<[usize; 2], String> {

@@ -73,6 +73,13 @@ impl Console {
             drop(writeln!(io::stderr(), "note: {}", shown::message(text)));
         }
     }
+
+    /// Prints what is to be said of the adapter `name`, as remarks.
+    pub(crate) fn notes(&self, name: &str, notes: &[String]) {
+        for note in notes {
+            self.note(&format!("`{name}`: {note}"));
+        }
+    }
 }
 
 /// Prints the JSON document of a command that failed.

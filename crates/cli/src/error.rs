@@ -5,8 +5,6 @@ use std::{io, path::PathBuf};
 use overglaze_models::ModelError;
 use overglaze_stream::StreamError;
 
-use crate::Exit;
-
 /// Errors of this crate. Each message names what was found, what was expected and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -141,6 +139,16 @@ pub enum CliError {
         /// How many it holds.
         count: usize,
     },
+    /// An adapter for a base whose weights are stored transposed, which no file is written as.
+    #[error(
+        "`{}` is for a model whose linear weights are stored as [d_input, d_output] (`fan_in_fan_out` in its \
+         configuration), and merging into such a checkpoint is not supported; leave it out",
+        path.display()
+    )]
+    TransposedBase {
+        /// The adapter.
+        path: PathBuf,
+    },
     /// Results that are no numbers.
     #[error(
         "the results of {names} hold NaN or infinite values, which no picture shows; lower the strength, or check \
@@ -233,9 +241,9 @@ pub enum CliError {
         /// The model.
         model: String,
     },
-    /// A model other than the demo without adapters.
-    #[error("--model needs --loras DIR: the embedded LoRAs fit the embedded demo only")]
-    NoLoras,
+    /// No adapters are named where some are needed; the sentence says which.
+    #[error("{0}")]
+    NoLoras(&'static str),
     /// A file with prompts holds none.
     #[error("`{}` holds no prompts; expected one a line", path.display())]
     NoPrompts {
@@ -259,6 +267,25 @@ pub enum CliError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
+    },
+    /// Names and shapes where tensors are expected.
+    #[error(
+        "`{}` is a list of keys and shapes, which holds no tensors; use `overglaze check`, as an adapter or with \
+         --model-keys",
+        path.display()
+    )]
+    KeyList {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A merged copy of a layer that is streamed.
+    #[error(
+        "--placement direct needs the weights in place, and layer `{layer}` is streamed under --device-budget or \
+         --host-budget; leave the budget out, or use --placement sidecar or auto"
+    )]
+    DirectStreamed {
+        /// The layer.
+        layer: String,
     },
     /// A setting that this model or device does not take.
     #[error("{flag} does not apply to {to}: {why}")]
@@ -304,8 +331,8 @@ pub enum CliError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// A key of a list of model keys has no weight's shape.
-    #[error("`{}`: key `{key}` has shape {found:?}, expected one to eight sizes above 0", path.display())]
+    /// A key of a list of keys has a shape that its tensor cannot have.
+    #[error("`{}`: key `{key}` has shape {found:?}, expected {expected}", path.display())]
     KeyShape {
         /// The file.
         path: PathBuf,
@@ -313,6 +340,8 @@ pub enum CliError {
         key: String,
         /// Shape found.
         found: Vec<usize>,
+        /// What it may be.
+        expected: &'static str,
     },
     /// Not one adapter fits.
     #[error("none of the {count} LoRAs fits the model; the first, {first}")]
@@ -359,27 +388,4 @@ pub enum CliError {
         /// What differs.
         what: &'static str,
     },
-}
-
-impl CliError {
-    /// How a run ends that ends with this error.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Core(overglaze_core::Error::NothingApplied { .. }) | Self::NothingFits { .. } => {
-                Exit::DoesNotFit
-            }
-            Self::NoTextEncoder { .. }
-            | Self::NoConditioning { .. }
-            | Self::NoLoras
-            | Self::Model(ModelError::UnknownWord { .. })
-            | Self::PromptLine { .. }
-            | Self::OutputPath { .. }
-            | Self::SameFile { .. }
-            | Self::SizeTooLarge { .. }
-            | Self::FolderOfLoras { .. }
-            | Self::SettingUnused { .. } => Exit::Usage,
-            _ => Exit::Failed,
-        }
-    }
 }

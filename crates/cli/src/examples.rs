@@ -25,6 +25,7 @@ pub(crate) const SAMPLE: &str = "\
 Examples:
   overglaze sample --prompt boot -o boot.png
   overglaze sample --lora outline.safetensors:0.7 --lora negative.safetensors:-0.3
+  overglaze sample --lora style.safetensors --block-strength 'single_blocks.*=0.5' --placement auto
   overglaze sample --model flux1-schnell.safetensors --conditioning prompts.safetensors --steps 4";
 
 pub(crate) const INSPECT: &str = "\
@@ -37,15 +38,26 @@ pub(crate) const CHECK: &str = "\
 Examples:
   overglaze check loras/ --model FLUX.1-dev/
   overglaze check adapter.safetensors --model-keys flux-keys.json --keys
+  overglaze check --keys lora-keys.json --model-keys flux-keys.json     names and shapes alone
   overglaze check adapter.safetensors --strict        against the embedded demo
 
 Exit code 3 where nothing applies, or with --strict where anything is left over; 1 where an adapter cannot
 be read, after all have been looked at.";
 
+pub(crate) const MERGE: &str = "\
+Examples:
+  overglaze merge --model flux1-dev.safetensors --lora style.safetensors:0.8 -o flux1-style.safetensors
+  overglaze merge --model FLUX.1-dev/ --lora a.safetensors --lora b.safetensors:-0.3 -o merged.safetensors
+  overglaze merge --lora outline.safetensors -o demo-outline.safetensors   into the embedded demo
+
+A sharded model becomes one file. Exit code 3, and no file, where nothing of a LoRA applies, or with --strict
+where anything is left over.";
+
 pub(crate) const REGISTRY: &str = "\
 Examples:
   overglaze registry
-  overglaze registry --json";
+  overglaze registry --json
+  overglaze registry --markdown > kinds.md";
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:

@@ -3,6 +3,7 @@
 use std::{error::Error, ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
+use overglaze_models::ModelError;
 
 use crate::{CliError, Console, args::Cli, commands, console, interrupt, shown};
 
@@ -28,6 +29,31 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::DoesNotFit => 3,
+        }
+    }
+}
+
+impl CliError {
+    /// How a run ends that ends with this error.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Core(overglaze_core::Error::NothingApplied { .. }) | Self::NothingFits { .. } => {
+                Exit::DoesNotFit
+            }
+            Self::NoTextEncoder { .. }
+            | Self::NoConditioning { .. }
+            | Self::NoLoras(_)
+            | Self::Core(overglaze_core::Error::PatternUnmatched { .. })
+            | Self::Model(ModelError::UnknownWord { .. })
+            | Self::PromptLine { .. }
+            | Self::OutputPath { .. }
+            | Self::SameFile { .. }
+            | Self::SizeTooLarge { .. }
+            | Self::FolderOfLoras { .. }
+            | Self::DirectStreamed { .. }
+            | Self::SettingUnused { .. } => Exit::Usage,
+            _ => Exit::Failed,
         }
     }
 }

@@ -67,6 +67,23 @@ pub fn list(path: &Path) -> Result<Listing, CliError> {
     Ok(listing)
 }
 
+/// Refuses a path where no single adapter lies: nothing at all, or a folder of adapters.
+///
+/// # Errors
+/// [`CliError::MissingPath`], [`CliError::FolderOfLoras`], or as [`list`].
+pub fn check_one(path: &Path) -> Result<(), CliError> {
+    if !path.exists() {
+        return Err(missing(path));
+    }
+    if !path.is_dir() || adapter_file::is_peft_folder(path) {
+        return Ok(());
+    }
+    Err(CliError::FolderOfLoras {
+        path: path.to_owned(),
+        count: list(path)?.adapters.len(),
+    })
+}
+
 /// Natural order ignoring case; names that differ in case alone keep a fixed order.
 #[must_use]
 pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {

@@ -4,7 +4,8 @@
 //! at once; it is gone when the command ends without a result.
 
 use std::{
-    io::{self, Write},
+    fs::File,
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -21,21 +22,52 @@ pub(crate) struct OutputFile {
     _guard: Unfinished,
 }
 
-/// Refuses a path that cannot be that of a file with `extension`; the folder must be there.
-pub(crate) fn check(path: &Path, extension: &str) -> Result<(), CliError> {
+/// What an output holds; its name says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// A PNG picture.
+    Picture,
+    /// Latents as safetensors.
+    Latents,
+    /// A model as safetensors.
+    Checkpoint,
+}
+
+impl Contents {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Picture => "png",
+            Self::Latents | Self::Checkpoint => "safetensors",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Picture => "the picture is a PNG file, so let the name end in .png",
+            Self::Latents => "latents are a safetensors file, so let the name end in .safetensors",
+            Self::Checkpoint => {
+                "the model is a safetensors file, so let the name end in .safetensors"
+            }
+        }
+    }
+}
+
+/// Refuses a path that cannot be that of a file with such `contents`; the folder must be there.
+pub(crate) fn check(path: &Path, contents: Contents) -> Result<(), CliError> {
     let refuse = |why| CliError::OutputPath {
         path: path.to_owned(),
         why,
     };
     let found = path.extension().and_then(|found| found.to_str());
-    if !found.is_some_and(|found| found.eq_ignore_ascii_case(extension)) {
-        return Err(refuse(match extension {
-            "png" => "the picture is a PNG file, so let the name end in .png",
-            _ => "latents are a safetensors file, so let the name end in .safetensors",
-        }));
+    if !found.is_some_and(|found| found.eq_ignore_ascii_case(contents.extension())) {
+        return Err(refuse(contents.remedy()));
     }
     if path.is_dir() {
         return Err(refuse("it is a folder; name a file in it"));
+    }
+    // Through a link the target is asked: what is no file, such as a device or a pipe, must not be replaced by one.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(refuse("it is no regular file; name another one"));
     }
     if !folder(path).is_dir() {
         return Err(refuse("its folder does not exist; make the folder first"));
@@ -79,13 +111,27 @@ impl OutputFile {
     }
 
     /// Writes `contents` to the final path, replacing what is there.
-    pub(crate) fn write(mut self, contents: &[u8]) -> Result<(), CliError> {
-        let written = self
-            .file
-            .write_all(contents)
-            .and_then(|()| self.file.as_file().sync_all());
+    pub(crate) fn write(self, contents: &[u8]) -> Result<(), CliError> {
+        let path = self.path.clone();
+        self.fill(|file| {
+            file.write_all(contents)
+                .map_err(|error| failed(&path, error))
+        })
+    }
+
+    /// Lets `write` fill the file, then puts it at the final path, replacing what is there.
+    pub(crate) fn fill(
+        self,
+        write: impl FnOnce(&mut BufWriter<&File>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let mut writer = BufWriter::with_capacity(BUFFER_BYTES, self.file.as_file());
+        write(&mut writer)?;
+        let written = writer.flush();
+        drop(writer);
         written
+            .and_then(|()| self.file.as_file().sync_all())
             .and_then(|()| Ok(self.file.persist(&self.path).map(drop)?))
+            .and_then(|()| sync_folder(folder(&self.path)))
             .map_err(|error| failed(&self.path, error))
     }
 }
@@ -106,6 +152,20 @@ fn open_to_all(builder: &mut Builder<'_, '_>) {
 
 #[cfg(not(unix))]
 fn open_to_all(_: &mut Builder<'_, '_>) {}
+
+/// Makes the new name last: on Unix it is an entry of the folder, which is written apart from the file.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Small tensors are gathered; larger ones go past the buffer.
+const BUFFER_BYTES: usize = 1 << 20;
 
 const PREFIX: &str = ".overglaze-";
 

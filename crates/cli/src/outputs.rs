@@ -8,7 +8,7 @@ use std::{
 use crate::{
     CliError,
     args::SceneArgs,
-    output_file::{self, OutputFile},
+    output_file::{self, Contents, OutputFile},
 };
 
 /// Where the results go; looked at, and begun, before the work starts.
@@ -26,19 +26,22 @@ impl Outputs {
         adapters: &[&Path],
     ) -> Result<Self, CliError> {
         let latents = scene.save_latents.as_deref();
-        output_file::check(picture, "png")?;
+        output_file::check(picture, Contents::Picture)?;
         if let Some(latents) = latents {
-            output_file::check(latents, "safetensors")?;
+            output_file::check(latents, Contents::Latents)?;
             refuse_same(latents, picture)?;
         }
-        let inputs = inputs(scene, adapters);
+        let documents = [
+            &scene.config,
+            &scene.prompts_file,
+            &scene.conditioning,
+            &scene.noise,
+        ];
+        let documents = documents.into_iter().flatten().map(PathBuf::as_path);
+        let weights = scene.model.as_deref().into_iter();
+        let inputs = inputs(documents, weights.chain(adapters.iter().copied()));
         for output in [Some(picture), latents].into_iter().flatten() {
-            // What is not there yet is no input.
-            if output.exists() {
-                inputs
-                    .iter()
-                    .try_for_each(|input| refuse_same(output, input))?;
-            }
+            refuse_inputs(output, &inputs)?;
         }
         Ok(Self {
             picture: OutputFile::create(picture)?,
@@ -57,16 +60,23 @@ fn refuse_same(output: &Path, other: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Every file that is read.
-fn inputs(scene: &SceneArgs, adapters: &[&Path]) -> Vec<PathBuf> {
-    let documents = [
-        &scene.config,
-        &scene.prompts_file,
-        &scene.conditioning,
-        &scene.noise,
-    ];
-    let mut files: Vec<PathBuf> = documents.into_iter().flatten().cloned().collect();
-    for path in scene.model.as_deref().iter().chain(adapters) {
+/// Refuses an output that is one of the files that are read.
+pub(crate) fn refuse_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), CliError> {
+    // What is not there yet is no input.
+    if !output.exists() {
+        return Ok(());
+    }
+    let mut inputs = inputs.iter();
+    inputs.try_for_each(|input| refuse_same(output, input))
+}
+
+/// Every file that is read: `documents`, and those behind models and adapters at the paths `weights`.
+pub(crate) fn inputs<'a>(
+    documents: impl Iterator<Item = &'a Path>,
+    weights: impl Iterator<Item = &'a Path>,
+) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = documents.map(Path::to_path_buf).collect();
+    for path in weights {
         files.push(path.to_path_buf());
         // An index names files beside it.
         let is_index = path.extension().is_some_and(|found| found == "json");

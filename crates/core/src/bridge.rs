@@ -1,108 +1,225 @@
 //! The bridge to unmodified Burn modules: our patches through Burn's own reparameterization hook.
 //!
-//! Burn asks for an effective weight, so a patch is applied in weight space there: ΔW is built for every
-//! forward pass. [`PatchedLinear`](crate::PatchedLinear) is the fast way; this one needs no edit at all.
+//! [`PatchedModule`] finds the layers of a module by the type that holds their parameters, under the module's own
+//! field names, and takes adapters by name like any other [`LayerTree`]. Burn asks for an effective parameter, so
+//! a patch is applied in weight space there: ΔW is built for every forward pass, unless it is mounted directly.
+//! The wrappers, such as [`PatchedLinear`](crate::PatchedLinear), are the fast way; this one needs no edit at all.
+//!
+//! What Burn's hook cannot do is refused at mount, by name: it cannot add a parameter, so a patch with a bias
+//! residual finds no place on a layer without a bias. It does not show a convolution's groups either; a weight is
+//! `[d_output, d_input / groups, kernel…]`, and patches are for that shape whatever the groups are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 
 use burn::{
     module::{Module, Param, Reparameterization, Reparameterizer},
-    tensor::{DType, Tensor},
+    tensor::{DType, Device, Tensor},
+};
+use overglaze_patches::LayerShape;
+
+use crate::{
+    Error, LayerTree, NameTable, PatchStack, PatchedLayer,
+    bridge_layer::BridgeLayer,
+    dense,
+    module_layers::{StoredParam, layers_of},
+    residual::BaseValues,
 };
 
-use crate::{Error, MountedPatch, PatchStack, dense};
+/// A Burn module of any kind, and patches for its layers.
+///
+/// It is a [`LayerTree`]: [`mount`](crate::mount()), [`swap`](crate::swap) and the others lay adapters over it.
+/// [`apply`](Self::apply) makes the patched module, [`remove`](Self::remove) gives the original back. Both
+/// share their parameters with it.
+///
+/// Its layers are the `Linear`, `Conv1d`, `Conv2d`, `Conv3d`, `Embedding`, `LayerNorm`, `GroupNorm` and `RmsNorm`
+/// of `burn::nn`, however deep. Paths are field names and indices; the variants of an enum are left out.
+#[derive(Clone, Debug)]
+pub struct PatchedModule<M> {
+    module: M,
+    layers: Vec<BridgeLayer>,
+    names: NameTable,
+}
+
+impl<M: Module> PatchedModule<M> {
+    /// Finds the layers of `module`. Parameters that are still lazy are initialized.
+    ///
+    /// # Errors
+    /// [`Error::Reparameterized`] where a parameter has a reparameterization already, which Burn cannot nest;
+    /// [`Error::AmbiguousName`] where two paths are the same with underscores.
+    pub fn over(module: M) -> Result<Self, Error> {
+        let layers = layers_of(&module)?;
+        let mut names = NameTable::default();
+        for layer in &layers {
+            names.add_layer(layer.path(), layer.weight_shape()[0])?;
+        }
+        Ok(Self {
+            module,
+            layers,
+            names,
+        })
+    }
+
+    /// The same under other names; the layers' paths stay.
+    #[must_use]
+    pub fn with_names(mut self, names: NameTable) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// The module with everything that is mounted now. Later changes need another call.
+    ///
+    /// A forward pass of the result panics where a patch that was checked at mount cannot compute its residual:
+    /// Burn's hook has no other way out.
+    #[must_use]
+    pub fn apply(&self) -> M {
+        let mut params = HashMap::new();
+        for layer in &self.layers {
+            params.extend(layer.reparams());
+        }
+        if params.is_empty() {
+            return self.module.clone();
+        }
+        let module = self.module.clone();
+        module.apply_reparameterization(Attachment { params })
+    }
+
+    /// The module as it was given, with its own parameters.
+    #[must_use]
+    pub fn remove(self) -> M {
+        self.module
+    }
+}
+
+impl<M> LayerTree for PatchedModule<M> {
+    fn visit_layers(&self, visitor: &mut dyn FnMut(&str, &dyn PatchedLayer)) {
+        for layer in &self.layers {
+            visitor(layer.path(), layer);
+        }
+    }
+
+    fn visit_layers_mut(&mut self, visitor: &mut dyn FnMut(&str, &mut dyn PatchedLayer)) {
+        for layer in &mut self.layers {
+            let path = layer.path().to_owned();
+            visitor(&path, layer);
+        }
+    }
+
+    fn names(&self) -> &NameTable {
+        &self.names
+    }
+}
 
 /// Patches on one parameter of a Burn module, e.g. the `weight` of a `burn::nn::Linear`.
 #[derive(Module, Debug)]
 pub struct PatchReparam {
     #[module(skip)]
-    patches: PatchStack,
+    pub(crate) patches: PatchStack,
     #[module(skip)]
-    role: Role,
+    pub(crate) shape: LayerShape,
+    #[module(skip)]
+    pub(crate) role: Role,
+    /// The layer's other parameter, where it has one.
+    #[module(skip)]
+    pub(crate) other: Option<StoredParam>,
+    /// The merged parameter as a matrix, where patches are mounted directly.
+    #[module(skip)]
+    pub(crate) merged: Option<Tensor<2>>,
 }
 
 /// Which residual a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+pub(crate) enum Role {
+    /// A weight, or a norm's scale.
     Weight,
+    /// A bias, or a norm's shift.
     Bias,
 }
 
 impl Reparameterization for PatchReparam {
     const NAME: &'static str = "patch";
 
-    /// The parameter with every patch's residual added.
+    /// The parameter with every patch's residual added, rounded once.
     ///
     /// # Panics
-    /// When a patch that was checked at attachment cannot compute its residual.
+    /// When a patch that was checked at mount cannot compute its residual.
     fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
-        let dtype = base.dtype();
-        let delta = match self.role {
-            Role::Weight => self.weight_delta(&base),
-            Role::Bias => self.bias_delta(&base),
+        let (dims, dtype, device) = (base.dims(), base.dtype(), base.device());
+        let matrix = dense::cast(self.matrix_of(base.clone()), DType::F32);
+        let delta = self
+            .delta(&device, &matrix)
+            .expect("patches were checked when they were mounted");
+        let merged = self.merged.clone();
+        let merged = merged.map(|merged| dense::cast(merged.to_device(&device), DType::F32));
+        let effective = match (merged, delta) {
+            (None, None) => return base,
+            (Some(merged), None) => merged,
+            (None, Some(delta)) => matrix + delta,
+            (Some(merged), Some(delta)) => merged + delta,
         };
-        match delta {
-            Some(delta) => dense::cast(dense::cast(base, DType::F32) + delta, dtype),
-            None => base,
-        }
+        self.param_of(dense::cast(effective, dtype), dims)
     }
 }
 
 impl PatchReparam {
-    fn weight_delta<const D: usize>(&self, base: &Tensor<D>) -> Option<Tensor<D>> {
-        let dims = base.dims();
-        let values = || Ok::<_, Error>(dense::matrix_of(dense::cast(base.clone(), DType::F32)));
-        let delta = self
-            .patches
-            .delta(&base.device(), dense::matrix_shape(dims), values)
-            .expect("patches were checked when they were attached");
-        delta.weight.map(|delta| dense::param_of(delta, dims))
-    }
-
-    fn bias_delta<const D: usize>(&self, base: &Tensor<D>) -> Option<Tensor<D>> {
-        let delta = self.patches.delta_bias(&base.device())?;
-        Some(delta.reshape(base.dims()))
-    }
-}
-
-/// Attaches patch stacks to parameters of any Burn module, by layer path.
-///
-/// The stack of the layer `blocks.0.fc` goes to its parameters `blocks.0.fc.weight` and, for the bias
-/// residuals, `blocks.0.fc.bias`; the path of a module that is itself the layer is empty. A `weight` of two
-/// axes is taken for a linear layer's, of one for a norm's scale, of more for a convolution's.
-/// [`unused`](Self::unused) lists the layers whose patches found no parameter, or none they fit.
-#[derive(Debug, Default)]
-pub struct PatchReparameterizer {
-    stacks: BTreeMap<String, PatchStack>,
-    /// Parameters that are still to come, by path.
-    awaited: BTreeSet<String>,
-}
-
-impl PatchReparameterizer {
-    /// Puts `stack` on the layer `path`.
-    pub fn insert(&mut self, path: &str, stack: PatchStack) {
-        self.awaited.insert(parameter(path, WEIGHT));
-        if stack.has_bias() {
-            self.awaited.insert(parameter(path, BIAS));
+    /// The residual on a parameter whose base is `matrix`.
+    fn delta(&self, device: &Device, matrix: &Tensor<2>) -> Result<Option<Tensor<2>>, Error> {
+        if self.patches.is_idle() {
+            return Ok(None);
         }
-        self.stacks.insert(path.into(), stack);
+        let other = || self.other.as_ref().map(|other| other.values(device));
+        match self.role {
+            Role::Weight => {
+                let delta = self.patches.delta(device, &self.shape, |needs| {
+                    let bias = needs.bias.then(other).flatten();
+                    Ok(BaseValues {
+                        weight: Some(matrix.clone()),
+                        bias: bias.map(flat),
+                    })
+                })?;
+                Ok(delta.weight)
+            }
+            Role::Bias => {
+                let bias = flat(matrix.clone());
+                let delta = self.patches.bias_delta(device, &self.shape, |needs| {
+                    Ok(BaseValues {
+                        weight: needs.weight.then(other).flatten(),
+                        bias: Some(bias),
+                    })
+                })?;
+                Ok(delta.map(|delta| delta.unsqueeze_dim(1)))
+            }
+        }
     }
 
-    /// Paths of layers with a residual that no parameter has taken: there is no such layer, the patch has
-    /// another shape, or the layer has no bias for a bias residual.
-    #[must_use]
-    pub fn unused(&self) -> Vec<&str> {
-        let is_awaited = |path: &&String| {
-            [WEIGHT, BIAS]
-                .iter()
-                .any(|name| self.awaited.contains(&parameter(path, name)))
-        };
-        let paths = self.stacks.keys().filter(is_awaited);
-        paths.map(String::as_str).collect()
+    fn is_transposed(&self) -> bool {
+        self.role == Role::Weight && is_transposed(&self.shape)
+    }
+
+    fn matrix_of<const D: usize>(&self, param: Tensor<D>) -> Tensor<2> {
+        dense::matrix_of(param, self.is_transposed())
+    }
+
+    fn param_of<const D: usize>(&self, matrix: Tensor<2>, dims: [usize; D]) -> Tensor<D> {
+        dense::param_of(matrix, dims, self.is_transposed())
     }
 }
 
-impl Reparameterizer for &mut PatchReparameterizer {
+/// A vector that was seen as `[d_output, 1]`.
+pub(crate) fn flat(matrix: Tensor<2>) -> Tensor<1> {
+    matrix.flatten(0, 1)
+}
+
+/// Whether Burn keeps the weight of such a layer as `[d_input, d_output]`.
+pub(crate) fn is_transposed(shape: &LayerShape) -> bool {
+    shape.operator() == overglaze_patches::Operator::Linear
+}
+
+/// Hands every parameter its patches, by its path.
+struct Attachment {
+    params: HashMap<String, PatchReparam>,
+}
+
+impl Reparameterizer for Attachment {
     type Reparam = PatchReparam;
 
     fn reparameterize<const D: usize>(
@@ -110,47 +227,7 @@ impl Reparameterizer for &mut PatchReparameterizer {
         path: &str,
         param: Param<Tensor<D>>,
     ) -> (Param<Tensor<D>>, Option<PatchReparam>) {
-        let (layer, name) = path.rsplit_once('.').unwrap_or(("", path));
-        let stack = self.stacks.get(layer);
-        let Some((stack, role)) = stack.and_then(|stack| Some((stack, role_of(name, stack)?)))
-        else {
-            return (param, None);
-        };
-        let dims = param.lazy_shape().dims::<D>();
-        if !fits(stack, role, dims) {
-            return (param, None);
-        }
-        self.awaited.remove(path);
-        let patches = stack.clone();
-        (param, Some(PatchReparam { patches, role }))
+        let reparam = self.params.remove(path);
+        (param, reparam)
     }
 }
-
-fn role_of(name: &str, stack: &PatchStack) -> Option<Role> {
-    match name {
-        WEIGHT => Some(Role::Weight),
-        BIAS if stack.has_bias() => Some(Role::Bias),
-        _ => None,
-    }
-}
-
-fn fits<const D: usize>(stack: &PatchStack, role: Role, dims: [usize; D]) -> bool {
-    let mut patches = stack.iter().map(MountedPatch::patch);
-    match role {
-        Role::Weight => patches.all(|patch| patch.check(dense::matrix_shape(dims)).is_ok()),
-        Role::Bias => patches.all(|patch| {
-            let delta = patch.delta_bias();
-            delta.is_none_or(|delta| D == 1 && delta.dims() == [dims[0]])
-        }),
-    }
-}
-
-fn parameter(layer: &str, name: &str) -> String {
-    if layer.is_empty() {
-        return name.into();
-    }
-    format!("{layer}.{name}")
-}
-
-const WEIGHT: &str = "weight";
-const BIAS: &str = "bias";

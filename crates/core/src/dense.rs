@@ -36,34 +36,42 @@ pub(crate) fn logical_shape(weight: &Param<Tensor<2>>) -> [usize; 2] {
     [d_output, d_input]
 }
 
-/// A Burn weight as a matrix `[d_output, d_input]` (a view).
-pub(crate) fn as_rows(weight: &Param<Tensor<2>>) -> Tensor<2> {
-    as_rows_of(weight.val())
-}
-
 /// A Burn weight matrix as `[d_output, d_input]` (a view).
 pub(crate) fn as_rows_of(weight: Tensor<2>) -> Tensor<2> {
     weight.transpose()
 }
 
-/// Any Burn parameter called `weight`, seen as `[d_output, fan_in]`: a matrix is a linear layer's, a vector
-/// a norm's scale `[d_model, 1]`, and more axes a convolution's `[d_output, ...]`.
-pub(crate) fn matrix_of<const D: usize>(param: Tensor<D>) -> Tensor<2> {
+/// Any Burn parameter seen as `[d_output, fan_in]`, a vector as `[d_output, 1]`; `transposed` tells that it is a
+/// linear layer's weight `[d_input, d_output]`.
+pub(crate) fn matrix_of<const D: usize>(param: Tensor<D>, transposed: bool) -> Tensor<2> {
     let dims = matrix_dims(param.dims());
     let matrix = param.reshape(dims);
-    if D == 2 { as_rows_of(matrix) } else { matrix }
-}
-
-/// Shape of [`matrix_of`] a parameter of `dims`.
-pub(crate) fn matrix_shape<const D: usize>(dims: [usize; D]) -> [usize; 2] {
-    let [first, rest] = matrix_dims(dims);
-    if D == 2 { [rest, first] } else { [first, rest] }
+    if transposed {
+        as_rows_of(matrix)
+    } else {
+        matrix
+    }
 }
 
 /// Undoes [`matrix_of`] for a parameter of `dims`.
-pub(crate) fn param_of<const D: usize>(matrix: Tensor<2>, dims: [usize; D]) -> Tensor<D> {
-    let matrix = if D == 2 { as_rows_of(matrix) } else { matrix };
+pub(crate) fn param_of<const D: usize>(
+    matrix: Tensor<2>,
+    dims: [usize; D],
+    transposed: bool,
+) -> Tensor<D> {
+    let matrix = if transposed {
+        as_rows_of(matrix)
+    } else {
+        matrix
+    };
     matrix.reshape(dims)
+}
+
+/// A convolution's or an embedding's weight, which Burn keeps with the output axis first, as
+/// `[d_output, fan_in]` (a view).
+pub(crate) fn flattened<const D: usize>(weight: Tensor<D>) -> Tensor<2> {
+    let dims = matrix_dims(weight.dims());
+    weight.reshape(dims)
 }
 
 /// `input · weight` in f32, with `weight` `[d_input, d_output]`; either may be of another dtype.

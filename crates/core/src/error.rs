@@ -77,6 +77,68 @@ pub enum Error {
         /// `d_input` of the layer.
         expected: usize,
     },
+    /// The input's second axis is not the layer's number of channels.
+    #[error("the input has {found} channels, the layer takes {expected}")]
+    InputChannels {
+        /// Channels of the input.
+        found: usize,
+        /// Channels of the layer.
+        expected: usize,
+    },
+    /// A convolution's input, with its padding, is smaller than the kernel.
+    #[error(
+        "the input's axes are {found:?} with padding, the kernel reaches over {kernel:?}; give a larger input"
+    )]
+    InputTooSmall {
+        /// Sizes of the input's axes with padding.
+        found: Vec<usize>,
+        /// Sizes of the kernel with dilation.
+        kernel: Vec<usize>,
+    },
+    /// A convolution that cannot be computed.
+    #[error(
+        "a convolution with a weight {weight:?}, stride {stride:?}, dilation {dilation:?} and {groups} \
+         groups cannot run; expected {expected}"
+    )]
+    Convolution {
+        /// Shape of the weight.
+        weight: Vec<usize>,
+        /// Steps.
+        stride: Vec<usize>,
+        /// Distances of kernel elements.
+        dilation: Vec<usize>,
+        /// Groups of channels.
+        groups: usize,
+        /// What is needed instead.
+        expected: &'static str,
+    },
+    /// Channels that cannot be split into the groups of a norm.
+    #[error(
+        "{num_channels} channels cannot be normalized in {num_groups} groups; expected a number of \
+         groups that divides the channels"
+    )]
+    NormGroups {
+        /// Channels.
+        num_channels: usize,
+        /// Groups.
+        num_groups: usize,
+    },
+    /// Weights of another shape than the layer they are for.
+    #[error("the weight has shape {found:?}, the layer needs {expected:?}")]
+    WeightShape {
+        /// Shape found.
+        found: Vec<usize>,
+        /// Shape expected.
+        expected: Vec<usize>,
+    },
+    /// An index that an embedding has no row for.
+    #[error("the index {id} is outside the embedding, which has the rows 0..{num_embeddings}")]
+    IdOutside {
+        /// The index.
+        id: i64,
+        /// Rows of the embedding.
+        num_embeddings: usize,
+    },
     /// The weight is on another device and the layer was told not to follow the input.
     #[error(
         "the weight is on {weight} and the input on {input}, and autocast is off for this layer; \
@@ -128,21 +190,39 @@ pub enum Error {
         /// The strength found.
         strength: f32,
     },
-    /// Patches are mounted and the operation needs a bare base.
-    #[error(
-        "{operation} is refused while patches are mounted on layer `{layer}`; unmount them first"
-    )]
-    Mounted {
-        /// What was asked for.
-        operation: &'static str,
-        /// Layer path.
-        layer: String,
+    /// A pattern of strengths matches no layer of the model.
+    #[error("the strength pattern `{pattern}` matches no layer of the model; nearest: `{nearest}`")]
+    PatternUnmatched {
+        /// The pattern.
+        pattern: String,
+        /// The name it comes closest to.
+        nearest: String,
     },
-    /// Something is baked into the base already.
-    #[error("layer `{layer}` has a merged adapter already; restore the base first")]
-    AlreadyMerged {
+    /// A text that strengths cannot be read from.
+    #[error(
+        "`{part}` is no strength: {why}; write a number for all layers and `pattern=number` for some, with \
+         commas between, e.g. `1.0,double_blocks.0.*=0.5`"
+    )]
+    StrengthSyntax {
+        /// The part that is wrong.
+        part: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Two adapters would replace one parameter.
+    #[error(
+        "the adapters `{first}` and `{second}` both replace the {parameter} of layer `{layer}`, and only one \
+         can; unmount one of them"
+    )]
+    TwoReplacements {
         /// Layer path.
         layer: String,
+        /// The parameter.
+        parameter: &'static str,
+        /// The adapter that is mounted, or comes first.
+        first: String,
+        /// The other.
+        second: String,
     },
     /// `into_inner` of a layer with patches on it.
     #[error("patches are mounted on this layer; unmount them before `into_inner`")]
@@ -158,6 +238,26 @@ pub enum Error {
     MergeStreamed {
         /// Layer path.
         layer: String,
+    },
+    /// A merged value is too large for the type it is stored in.
+    #[error(
+        "tensor `{tensor}`: a merged value does not fit {dtype}; lower the strengths, or merge into a \
+         checkpoint of a wider type"
+    )]
+    MergeOverflow {
+        /// Tensor name.
+        tensor: String,
+        /// The container's type tag.
+        dtype: String,
+    },
+    /// A parameter of a Burn module has a reparameterization already.
+    #[error(
+        "the parameter `{parameter}` has a reparameterization already, and Burn cannot nest them; fold it in with \
+         `materialize` first"
+    )]
+    Reparameterized {
+        /// Path of the parameter.
+        parameter: String,
     },
     /// The layer is no Burn layer underneath.
     #[error("the layer's weight is packed or streamed, so there is no Burn layer to hand back")]

@@ -1,5 +1,7 @@
 //! Hashes of a base's stored bytes, to show that nothing has rewritten them.
 
+use std::{fs::File, io, path::Path};
+
 use crate::{Error, LayerTree};
 
 /// A BLAKE3 hash.
@@ -11,6 +13,16 @@ impl Fingerprint {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes))
+    }
+
+    /// The hash of the file at `path`, as of its bytes; read in pieces.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(path)?)?;
+        Ok(Self(hasher.finalize()))
     }
 
     /// The hash in hexadecimal.

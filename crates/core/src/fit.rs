@@ -2,20 +2,42 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     ops::Range,
     sync::Arc,
 };
 
-use overglaze_patches::{Patch, PatchEntry, PatchError, PatchSet, RowPart, RowRanges, slice_rows};
+use overglaze_patches::{
+    LayerShape, Patch, PatchEntry, PatchError, PatchSet, RowPart, RowRanges, slice_rows,
+};
 
-use crate::{Error, KeyOutcome, KeyReport, LayerTree, MountReport, Piece};
+use crate::{Error, KeyOutcome, KeyReport, LayerLimits, LayerTree, MountReport, NameTable, Piece};
 
 /// A set whose every patch has its place.
 #[derive(Debug)]
-pub(crate) struct Fitted {
+pub struct Fitted {
     /// Layer path to the one patch laid over it.
-    pub(crate) patches: HashMap<String, Arc<dyn Patch>>,
-    pub(crate) report: MountReport,
+    pub patches: HashMap<String, Arc<dyn Patch>>,
+    /// What became of every key.
+    pub report: MountReport,
+}
+
+/// The layers of a model that is not loaded: names, and the shape of a layer by its path.
+#[derive(Clone, Copy)]
+pub struct LayerShapes<'a> {
+    /// Names and aliases.
+    pub names: &'a NameTable,
+    /// Shape of the layer at a path.
+    pub shape: &'a dyn Fn(&str) -> Option<LayerShape>,
+    /// What the layer at a path cannot do for a patch.
+    pub limits: &'a dyn Fn(&str) -> LayerLimits,
+}
+
+impl fmt::Debug for LayerShapes<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.names.names().len();
+        write!(formatter, "LayerShapes({names} names)")
+    }
 }
 
 /// What would become of every key of `set` on `tree`, which stays as it is; also where nothing applies.
@@ -23,27 +45,33 @@ pub(crate) struct Fitted {
 /// # Errors
 /// [`Error::Layer`] when a name of the tree stands for rows its layer does not have, or for some twice.
 pub fn fit_report(tree: &impl LayerTree, set: &PatchSet) -> Result<MountReport, Error> {
-    Ok(fit_keys(tree, set)?.report)
+    Ok(fit_tree(tree, set)?.report)
 }
 
 /// Finds the layers of `set` in `tree` and checks every shape; at least one key must fit.
 pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<Fitted, Error> {
-    let fitted = fit_keys(tree, set)?;
+    let fitted = fit_tree(tree, set)?;
     if fitted.patches.is_empty() {
         return Err(nothing_applied(name, &fitted.report));
     }
     Ok(fitted)
 }
 
-fn fit_keys(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
-    let shapes = shapes_of(tree);
+/// The patch of every layer that `set` has one for, and what became of every key; also where nothing applies.
+///
+/// # Errors
+/// [`Error::Layer`] when a name stands for rows its layer does not have, or for some twice.
+pub fn fit_shapes(layers: LayerShapes<'_>, set: &PatchSet) -> Result<Fitted, Error> {
     let mut claims = Claims::new();
     let mut report = MountReport::default();
     for entry in &set.entries {
-        let outcome = match tree.names().resolve(&entry.target) {
-            Some(pieces) => place(entry, pieces, &shapes, &mut claims),
+        let outcome = match layers.names.resolve(&entry.target) {
+            Some(pieces) => place(entry, pieces, layers, &mut claims),
+            None if entry.component.is_text_encoder() => KeyOutcome::NotLoaded {
+                component: entry.component,
+            },
             None => KeyOutcome::Unmatched {
-                nearest: suggestions(tree, entry, &report),
+                nearest: suggestions(layers.names, entry, &report),
             },
         };
         let target = entry.target.as_str().into();
@@ -58,25 +86,43 @@ fn fit_keys(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
         .into_iter()
         .map(|(layer, claims)| {
             let parts = claims.into_iter().map(|claim| claim.part).collect();
-            Ok((layer.to_owned(), joined(layer, parts, shapes[layer][0])?))
+            let d_output = (layers.shape)(layer).map_or(0, |shape| shape.d_output());
+            Ok((layer.to_owned(), joined(layer, parts, d_output)?))
         })
         .collect::<Result<HashMap<_, _>, Error>>()?;
     Ok(Fitted { patches, report })
 }
 
+fn fit_tree(tree: &impl LayerTree, set: &PatchSet) -> Result<Fitted, Error> {
+    let shapes = shapes_of(tree);
+    let layers = LayerShapes {
+        names: tree.names(),
+        shape: &|path| shapes.get(path).map(|(shape, _)| shape.clone()),
+        limits: &|path| {
+            shapes
+                .get(path)
+                .map_or_else(LayerLimits::default, |(_, limits)| *limits)
+        },
+    };
+    fit_shapes(layers, set)
+}
+
 /// Nearest names, for the first few misses only: each costs a walk over every name of the model.
-fn suggestions(tree: &impl LayerTree, entry: &PatchEntry, report: &MountReport) -> Vec<String> {
+fn suggestions(names: &NameTable, entry: &PatchEntry, report: &MountReport) -> Vec<String> {
     let is_miss = |target: &&KeyReport| matches!(target.outcome, KeyOutcome::Unmatched { .. });
     if report.targets.iter().filter(is_miss).count() >= MAX_SUGGESTIONS {
         return Vec::new();
     }
-    tree.names().nearest(&entry.target)
+    names.nearest(&entry.target)
 }
 
-fn shapes_of(tree: &impl LayerTree) -> HashMap<String, [usize; 2]> {
+/// The shape of every layer, and what it cannot do for a patch.
+type Shapes = HashMap<String, (LayerShape, LayerLimits)>;
+
+fn shapes_of(tree: &impl LayerTree) -> Shapes {
     let mut shapes = HashMap::new();
     tree.visit_layers(&mut |path, layer| {
-        shapes.insert(path.to_owned(), layer.weight_shape());
+        shapes.insert(path.to_owned(), (layer.layer_shape(), layer.limits()));
     });
     shapes
 }
@@ -94,7 +140,7 @@ type Claims<'a> = BTreeMap<&'a str, Vec<Claim<'a>>>;
 fn place<'a>(
     entry: &'a PatchEntry,
     pieces: &'a [Piece],
-    shapes: &HashMap<String, [usize; 2]>,
+    layers: LayerShapes<'_>,
     claims: &mut Claims<'a>,
 ) -> KeyOutcome {
     let target = entry.target.as_str();
@@ -104,15 +150,20 @@ fn place<'a>(
     let num_rows = pieces.iter().map(|piece| piece.target_rows.end).max();
     let num_rows = num_rows.unwrap_or(0);
     let cut = pieces.iter().map(|piece| {
-        let Some([_, fan_in]) = shapes.get(&piece.layer) else {
+        let Some(layer) = (layers.shape)(&piece.layer) else {
             return Err(KeyOutcome::Unmatched {
                 nearest: Vec::new(),
             });
         };
-        let whole = entry.patch.check([num_rows, *fan_in]);
+        let limits = (layers.limits)(&piece.layer);
+        let rows = |num_rows: usize| match num_rows == layer.d_output() {
+            true => layer.clone(),
+            false => layer.with_rows(num_rows),
+        };
+        let whole = entry.patch.check(&rows(num_rows));
         let patch = whole.map(|()| rows_of(&entry.patch, &piece.target_rows, num_rows));
         let patch = patch.and_then(|patch| {
-            patch.check([piece.layer_rows.len(), *fan_in])?;
+            limits.check(&*patch, &rows(piece.layer_rows.len()))?;
             Ok(patch)
         });
         Ok((piece, patch.map_err(|error| misfit(&error))?))
@@ -152,7 +203,16 @@ fn clash(target: &str, pieces: &[Piece], claims: &Claims<'_>) -> Option<String> 
 fn misfit(error: &PatchError) -> KeyOutcome {
     let why = error.to_string();
     match error {
-        PatchError::DoesNotFit { .. } => KeyOutcome::ShapeMismatch { why },
+        PatchError::DoesNotFit { patch, base, .. } => KeyOutcome::ShapeMismatch {
+            found: patch.to_vec(),
+            expected: base.clone(),
+            why,
+        },
+        PatchError::OtherAxes { patch, base, .. } => KeyOutcome::ShapeMismatch {
+            found: patch.clone(),
+            expected: base.clone(),
+            why,
+        },
         _ => KeyOutcome::Refused { why },
     }
 }
@@ -178,8 +238,10 @@ fn joined(layer: &str, mut parts: Vec<RowPart>, d_output: usize) -> Result<Arc<d
 
 fn report_unbuilt(set: &PatchSet, report: &mut MountReport) {
     for group in &set.refused {
-        let outcome = KeyOutcome::Refused {
-            why: group.error.to_string(),
+        let why = group.error.to_string();
+        let outcome = match group.error {
+            PatchError::Unrecognized { .. } => KeyOutcome::KindUnknown { why },
+            _ => KeyOutcome::Refused { why },
         };
         let (target, keys) = (group.target.clone(), group.keys.clone());
         report.targets.push(KeyReport {
@@ -203,7 +265,8 @@ fn report_unbuilt(set: &PatchSet, report: &mut MountReport) {
     }
 }
 
-fn nothing_applied(name: &str, report: &MountReport) -> Error {
+/// That not one key of the set has an effect.
+pub(crate) fn nothing_applied(name: &str, report: &MountReport) -> Error {
     let why = match report.first_failure() {
         Some(first) => format!(
             "none of its {} keys could be applied; the first: {first}",

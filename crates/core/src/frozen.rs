@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, FloatDType, Tensor};
 use overglaze_stream::{Lease, Streamer};
 
-use crate::{Error, LayerSpec, LoadedLayer, Weight};
+use crate::{Error, LayerSpec, LoadedLayer, Traffic, Weight, dense};
 
 /// The parameters of one layer, in place.
 #[derive(Clone, Debug)]
@@ -18,6 +18,26 @@ pub struct LayerWeights {
     pub weight: Weight,
     /// Bias `[d_output]`.
     pub bias: Option<Tensor<1>>,
+}
+
+impl LayerWeights {
+    /// The values in f32 on `device`: weight `[d_output, fan_in]` and bias `[d_output]`.
+    pub(crate) fn values(
+        &self,
+        device: &Device,
+        traffic: &Traffic,
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
+        let bias = self.bias.clone();
+        let bias = bias.map(|bias| dense::values(bias, device, traffic));
+        (self.weight.to_dense(device, FloatDType::F32, traffic), bias)
+    }
+}
+
+/// The frozen base of a layer that has a weight matrix.
+#[derive(Clone, Debug)]
+pub(crate) struct FrozenBase {
+    pub(crate) weight: FrozenWeight,
+    pub(crate) has_bias: bool,
 }
 
 /// Where the frozen parameters of a layer are.

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, FloatDType, Tensor};
-use overglaze_patches::Patch;
+use burn::tensor::{DType, Device, Tensor};
+use overglaze_patches::{BaseAccess, LayerShape, Patch, PatchError};
 
-use crate::{Error, LayerWeights, PatchStack, Traffic, dense};
+use crate::{
+    Error, LayerWeights, PatchStack, Traffic, cache_room::CacheRoom, change::LayerChange,
+    error::value_or_panic,
+};
 
 /// The patches, switches and counters every wrapper carries beside its parameters.
 ///
@@ -17,6 +20,8 @@ pub struct LayerState {
     pub(crate) traffic: Arc<Traffic>,
     /// A merged set, laid over the base; the base itself stays as it is.
     pub(crate) merged: Option<Arc<LayerWeights>>,
+    /// Where kept residuals are counted.
+    pub(crate) room: CacheRoom,
 }
 
 impl Default for LayerState {
@@ -26,6 +31,7 @@ impl Default for LayerState {
             autocast: true,
             traffic: Arc::default(),
             merged: None,
+            room: CacheRoom::default(),
         }
     }
 }
@@ -40,11 +46,52 @@ impl LayerState {
 
     /// That nothing is laid over the layer.
     pub(crate) fn check_bare(&self) -> Result<(), Error> {
-        match (self.patches.is_empty(), &self.merged) {
-            (false, _) => Err(Error::StillMounted),
-            (true, Some(_)) => Err(Error::StillMerged),
-            (true, None) => Ok(()),
+        if self.patches.iter().any(|patch| !patch.is_direct()) {
+            return Err(Error::StillMounted);
         }
+        if self.patches.is_empty() {
+            return Ok(());
+        }
+        Err(Error::StillMerged)
+    }
+}
+
+/// What a layer can do for a patch beside what its shape says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerLimits {
+    /// The base's values can be had; a weight that only a product can read has none to show.
+    pub shows_values: bool,
+    /// A bias residual has a place, whether or not the base has a bias.
+    pub takes_bias: bool,
+}
+
+impl Default for LayerLimits {
+    fn default() -> Self {
+        Self {
+            shows_values: true,
+            takes_bias: true,
+        }
+    }
+}
+
+impl LayerLimits {
+    /// That `patch` has a meaning on a layer of `shape` with these limits.
+    pub(crate) fn check(self, patch: &dyn Patch, shape: &LayerShape) -> Result<(), PatchError> {
+        patch.check(shape)?;
+        let kind = || patch.kind().to_owned();
+        if patch.base_access() == BaseAccess::Weight && !self.shows_values {
+            return Err(PatchError::BaseUnavailable { kind: kind() });
+        }
+        if patch.changes_bias() && !self.takes_bias {
+            return Err(PatchError::NoMeaning {
+                kind: kind(),
+                operator: shape.operator(),
+                why: "it changes the bias, and this one has none and takes none; behind the bridge, where \
+                      Burn's hook cannot add one, give the layer a bias of zeros or use its wrapper"
+                    .into(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -56,8 +103,13 @@ pub trait PatchedLayer {
     /// The same, to change.
     fn state_mut(&mut self) -> &mut LayerState;
 
-    /// Logical shape `[d_output, fan_in]` of the weight; nothing is loaded to tell it.
-    fn weight_shape(&self) -> [usize; 2];
+    /// Operator and logical shape of the weight; nothing is loaded to tell it.
+    fn layer_shape(&self) -> LayerShape;
+
+    /// The weight's shape as a matrix `[d_output, fan_in]`.
+    fn weight_shape(&self) -> [usize; 2] {
+        self.layer_shape().matrix()
+    }
 
     /// Whether the base has a bias.
     fn has_bias(&self) -> bool;
@@ -71,6 +123,11 @@ pub trait PatchedLayer {
     /// [`Error::Stream`] when they cannot be loaded.
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error>;
 
+    /// The parameters of a frozen base that is in place for good, as they are stored there; `None` for any other.
+    fn weights_in_place(&self) -> Option<&LayerWeights> {
+        None
+    }
+
     /// The values a forward pass multiplies with: the merged ones while a merge is in place, else the base's;
     /// f32 on `device`.
     ///
@@ -80,10 +137,7 @@ pub trait PatchedLayer {
         let Some(merged) = &self.state().merged else {
             return self.base_values(device);
         };
-        let (bias, traffic) = (merged.bias.clone(), self.traffic());
-        let bias = bias.map(|bias| dense::values(bias, device, traffic));
-        let weight = merged.weight.to_dense(device, FloatDType::F32, traffic);
-        Ok((weight, bias))
+        Ok(merged.values(device, self.traffic()))
     }
 
     /// Device of the base's values when dense; the layer's home device otherwise.
@@ -110,37 +164,62 @@ pub trait PatchedLayer {
     /// [`Error::Stream`] when they cannot be loaded.
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error>;
 
-    /// Lays `patch` over the layer under the name `adapter`.
+    /// What the layer cannot do for a patch; every wrapper can do everything.
+    fn limits(&self) -> LayerLimits {
+        LayerLimits::default()
+    }
+
+    /// Lays `patch` as a sidecar over the layer under the name `adapter`.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], [`Error::BadStrength`], or [`Error::Patch`] when the patch does not fit.
+    /// [`Error::NameTaken`], [`Error::BadStrength`], [`Error::TwoReplacements`], or [`Error::Patch`] when the
+    /// patch does not fit.
     fn add_patch(
         &mut self,
         adapter: &str,
         patch: Arc<dyn Patch>,
         strength: f32,
     ) -> Result<(), Error> {
+        let shape = self.layer_shape();
         self.patches().check(adapter, strength)?;
-        patch.check(self.weight_shape())?;
-        self.state_mut().patches.add(adapter, patch, strength)
+        self.limits().check(&*patch, &shape)?;
+        let stack = &mut self.state_mut().patches;
+        stack.check_replaced(&shape.to_string(), adapter, &*patch)?;
+        stack.add(adapter, patch, strength)
     }
 
     /// Takes the patch of `adapter` off; whether there was one.
+    ///
+    /// # Panics
+    /// Where other direct patches stay and cannot compute what they computed at mount;
+    /// [`unmount`](crate::unmount) answers that as an error.
     fn remove_patch(&mut self, adapter: &str) -> bool {
-        self.state_mut().patches.remove(adapter)
+        let mut stack = self.patches().clone();
+        let was_there = stack.remove(adapter);
+        if was_there {
+            value_or_panic(LayerChange::to(self, stack)).put(self.state_mut());
+        }
+        was_there
     }
 
     /// Sets the strength of `adapter`'s patch; whether there was one.
     ///
     /// # Errors
-    /// [`Error::BadStrength`].
+    /// [`Error::BadStrength`], or what direct patches find wrong with the base; nothing changes then.
     fn reweight_patch(&mut self, adapter: &str, strength: f32) -> Result<bool, Error> {
-        self.state_mut().patches.reweight(adapter, strength)
+        let mut stack = self.patches().clone();
+        if !stack.reweight(adapter, strength)? {
+            return Ok(false);
+        }
+        LayerChange::to(self, stack)?.put(self.state_mut());
+        Ok(true)
     }
 
     /// Takes every patch off; nothing happens when there are none.
     fn clear_patches(&mut self) {
-        self.state_mut().patches.clear();
+        let state = self.state_mut();
+        state.patches.clear();
+        state.merged = None;
     }
 
     /// How many patches are on the layer.

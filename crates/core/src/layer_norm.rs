@@ -1,6 +1,4 @@
 //! `y = (x − mean) / sqrt(var + ε) · γ + β`: layer norm (Ba et al. 2016), computed in f32.
-//!
-//! A norm's scale counts as a weight of shape `[d_model, 1]`, so that a patch sees it like any other.
 
 use std::sync::Arc;
 
@@ -10,7 +8,13 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 
-use crate::{Error, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic};
+use overglaze_patches::LayerShape;
+
+use crate::{
+    Error, LayerState, PatchedLayer, Traffic, dense,
+    error::value_or_panic,
+    scale_shift::{ScaleShift, check_width},
+};
 
 /// A drop-in for [`burn::nn::LayerNorm`] that takes patches on its scale and shift. Both may be absent.
 #[derive(Module, Debug)]
@@ -94,21 +98,15 @@ impl PatchedLayerNorm {
     /// [`Error::InputWidth`], [`Error::AutocastOff`] or [`Error::Patch`].
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
         let dtype = input.dtype();
-        check_width(input.dims()[D - 1], self.weight_shape()[0])?;
-        if let Some(gamma) = &self.gamma {
-            check_device(&input.device(), &gamma.lazy_device(), &self.state)?;
+        check_width(input.dims()[D - 1], self.params().width())?;
+        self.params().check_device(&input.device())?;
+        if input.dims().contains(&0) {
+            return Ok(input);
         }
         let input = dense::cast(input, DType::F32);
         let centered = input.clone() - input.mean_dim(D - 1);
         let deviation = (centered.clone().square().mean_dim(D - 1) + self.epsilon).sqrt();
-        let mut output = centered / deviation;
-        if self.gamma.is_some() || !self.state.patches.is_idle() || self.state.merged.is_some() {
-            let (gamma, beta) = effective(self, &output.device())?;
-            output = output * gamma.unsqueeze();
-            if let Some(beta) = beta {
-                output = output + beta.unsqueeze();
-            }
-        }
+        let output = self.params().apply(centered / deviation, D - 1)?;
         Ok(dense::cast(output, dtype))
     }
 
@@ -128,6 +126,15 @@ impl PatchedLayerNorm {
         norm.beta = self.beta;
         Ok(norm)
     }
+
+    fn params(&self) -> ScaleShift<'_> {
+        ScaleShift {
+            gamma: self.gamma.as_ref(),
+            beta: self.beta.as_ref(),
+            width: self.d_model,
+            state: &self.state,
+        }
+    }
 }
 
 impl PatchedLayer for PatchedLayerNorm {
@@ -139,9 +146,8 @@ impl PatchedLayer for PatchedLayerNorm {
         &mut self.state
     }
 
-    fn weight_shape(&self) -> [usize; 2] {
-        let scale = self.gamma.as_ref();
-        [scale.map_or(self.d_model, |gamma| gamma.lazy_shape()[0]), 1]
+    fn layer_shape(&self) -> LayerShape {
+        self.params().shape()
     }
 
     fn has_bias(&self) -> bool {
@@ -153,13 +159,7 @@ impl PatchedLayer for PatchedLayerNorm {
     }
 
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        let gamma = match &self.gamma {
-            Some(gamma) => column(gamma, device, &self.state.traffic),
-            None => Tensor::ones(self.weight_shape(), (device, DType::F32)),
-        };
-        let beta = self.beta.as_ref();
-        let beta = beta.map(|beta| vector(beta, device, &self.state.traffic));
-        Ok((gamma, beta))
+        Ok(self.params().values(device))
     }
 
     fn device(&self) -> Device {
@@ -167,74 +167,15 @@ impl PatchedLayer for PatchedLayerNorm {
     }
 
     fn base_dtype(&self) -> DType {
-        self.gamma
-            .as_ref()
-            .map_or(DType::F32, |gamma| gamma.val().dtype())
+        self.params().dtype()
     }
 
     fn bias_dtype(&self) -> DType {
-        self.beta
-            .as_ref()
-            .map_or_else(|| self.base_dtype(), |beta| beta.val().dtype())
+        self.params().bias_dtype()
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        for param in self.gamma.iter().chain(&self.beta) {
-            visit(param.val().to_data().as_bytes());
-        }
+        self.params().visit_bytes(visit);
         Ok(())
     }
-}
-
-/// Scale and shift in f32 on `device`, with whatever is merged into or mounted on them.
-pub(crate) fn effective(
-    layer: &impl PatchedLayer,
-    device: &Device,
-) -> Result<(Tensor<1>, Option<Tensor<1>>), Error> {
-    let (mut gamma, mut beta) = layer.effective_values(device)?;
-    let delta = layer.patches().delta(device, layer.weight_shape(), || {
-        Ok::<_, Error>(layer.base_values(device)?.0)
-    })?;
-    if let Some(weight) = delta.weight {
-        gamma = gamma + weight;
-    }
-    if let Some(bias) = delta.bias {
-        beta = Some(match beta {
-            Some(beta) => beta + bias,
-            None => bias,
-        });
-    }
-    Ok((gamma.squeeze_dim(1), beta))
-}
-
-/// That the input's last axis is as wide as the norm.
-pub(crate) fn check_width(found: usize, expected: usize) -> Result<(), Error> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::InputWidth { found, expected })
-}
-
-/// That the scale on the device `scale` may follow the input.
-pub(crate) fn check_device(
-    input: &Device,
-    scale: &Device,
-    state: &LayerState,
-) -> Result<(), Error> {
-    if scale == input || state.autocast || !state.patches.is_idle() {
-        return Ok(());
-    }
-    Err(Error::AutocastOff {
-        weight: format!("{scale:?}"),
-        input: format!("{input:?}"),
-    })
-}
-
-/// A vector `[d_model]` as a weight `[d_model, 1]` in f32 on `device`.
-pub(crate) fn column(param: &Param<Tensor<1>>, device: &Device, traffic: &Traffic) -> Tensor<2> {
-    vector(param, device, traffic).unsqueeze_dim(1)
-}
-
-fn vector(param: &Param<Tensor<1>>, device: &Device, traffic: &Traffic) -> Tensor<1> {
-    dense::values(param.val(), device, traffic)
 }

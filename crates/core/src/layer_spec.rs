@@ -87,7 +87,9 @@ impl LayerSpec {
     ) -> Result<LoadedLayer, Error> {
         let packed = self.weight.packed(weight_bytes.clone())?;
         let bias = match (&self.bias, &bias_bytes) {
-            (Some(spec), Some(bytes)) => Some(spec.vector(bytes.clone(), &self.device)?),
+            (Some(spec), Some(bytes)) => {
+                Some(spec.vector(bytes.clone(), &self.device, DType::F32)?)
+            }
             _ => None,
         };
         let weight = match self.form {
@@ -180,14 +182,19 @@ impl TensorSpec {
         })
     }
 
-    /// The values as an f32 vector on `device`.
-    pub(crate) fn vector(&self, bytes: Bytes, device: &Device) -> Result<Tensor<1>, Error> {
+    /// The values as a vector of `dtype` on `device`.
+    pub(crate) fn vector(
+        &self,
+        bytes: Bytes,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Tensor<1>, Error> {
         let packed = self.packed(bytes)?;
         let mut values = vec![0.0_f32; self.num_values()];
         packed.decode_rows(0..self.shape[0], &mut values);
         Ok(Tensor::from_data(
             TensorData::new(values, [self.num_values()]),
-            (device, DType::F32),
+            (device, dtype),
         ))
     }
 

@@ -9,12 +9,17 @@ use std::sync::Arc;
 use burn::{
     module::{Module, Param},
     nn::Linear,
-    tensor::{DType, Device, FloatDType, Tensor},
+    tensor::{DType, Device, Tensor},
 };
 
+use overglaze_patches::{LayerShape, Patch};
+
 use crate::{
-    Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, WeightRef, dense,
+    Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, dense,
     error::value_or_panic,
+    frozen::FrozenBase,
+    layer_base::{Acquired, LayerBase},
+    sums::first_columns,
 };
 
 /// A drop-in for [`burn::nn::Linear`] that takes patches, and packed or streamed weights.
@@ -28,18 +33,11 @@ pub struct PatchedLinear {
     /// The Burn layer's own bias `[d_output]`.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    frozen: Option<Frozen>,
+    frozen: Option<FrozenBase>,
     #[module(skip)]
     origin: Origin,
     #[module(skip)]
     state: LayerState,
-}
-
-/// A frozen base.
-#[derive(Clone, Debug)]
-struct Frozen {
-    weight: FrozenWeight,
-    has_bias: bool,
 }
 
 /// What is known of the weight without it: where a frozen one computes, and what a Burn layer's was when it
@@ -49,6 +47,7 @@ struct Origin {
     /// `[d_output, d_input]`.
     shape: [usize; 2],
     device: Device,
+    has_open_input: bool,
 }
 
 /// How a forward pass runs.
@@ -79,8 +78,12 @@ impl PatchedLinear {
         Self {
             weight: None,
             bias: None,
-            frozen: Some(Frozen { weight, has_bias }),
-            origin: Origin { shape, device },
+            frozen: Some(FrozenBase { weight, has_bias }),
+            origin: Origin {
+                shape,
+                device,
+                has_open_input: false,
+            },
             state: LayerState::with_traffic(traffic),
         }
     }
@@ -93,10 +96,26 @@ impl PatchedLinear {
         Self::from_frozen(weights, has_bias, device, Arc::default())
     }
 
-    /// Input width.
+    /// The same layer, whose input comes from the model's caller: a control patch may read more columns of it
+    /// than the base. Base and other patches get the first columns.
+    #[must_use]
+    pub fn with_open_input(mut self) -> Self {
+        self.origin.has_open_input = true;
+        self
+    }
+
+    /// Input width that a forward pass asks for: the base's, or that of the widest patch with an effect where
+    /// the input is open.
     #[must_use]
     pub fn d_input(&self) -> usize {
-        self.weight_shape()[1]
+        let (shape, merged) = (self.layer_shape(), self.state.merged.as_ref());
+        let base = merged.map_or(shape.d_input(), |merged| merged.weight.shape()[1]);
+        if !shape.has_open_input() {
+            return base;
+        }
+        let sidecars = self.state.patches.sidecars();
+        let widths = sidecars.map(|mounted| mounted.patch().d_input(&shape));
+        widths.fold(base, usize::max)
     }
 
     /// Output width.
@@ -125,7 +144,7 @@ impl PatchedLinear {
     /// loaded, [`Error::NotStarted`] before [`LayerLoader::finish`](crate::LayerLoader::finish),
     /// [`Error::NoWeight`], [`Error::Patch`] when a patch needs values the base cannot give.
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
-        let (dims, [d_output, d_input]) = (input.dims(), self.weight_shape());
+        let (dims, [d_output, d_input]) = (input.dims(), [self.d_output(), self.d_input()]);
         if dims[D - 1] != d_input {
             return Err(Error::InputWidth {
                 found: dims[D - 1],
@@ -140,7 +159,7 @@ impl PatchedLinear {
             let place = (&input.device(), input.dtype());
             return Ok(Tensor::zeros(output_dims, place));
         }
-        if let Some(weight) = self.native_weight(&input) {
+        if let Some(weight) = self.base().native_weight(&input.device(), input.dtype()) {
             let bias = self.bias.as_ref().map(Param::val);
             return Ok(burn::tensor::module::linear(input, weight, bias));
         }
@@ -153,10 +172,7 @@ impl PatchedLinear {
     /// # Errors
     /// [`Error::Stream`] when a streamed weight cannot be loaded, [`Error::NotStarted`], [`Error::NoWeight`].
     pub fn path(&self, device: &Device, dtype: DType) -> Result<Path, Error> {
-        if !self.state.patches.is_idle() {
-            return Ok(Path::Patched);
-        }
-        Ok(path_of(&*self.acquire()?, device, dtype))
+        self.base().path(device, dtype)
     }
 
     /// The Burn layer underneath, sharing its parameters.
@@ -173,73 +189,35 @@ impl PatchedLinear {
         }
     }
 
-    /// The Burn weight, when nothing has to be done but Burn's own product.
-    fn native_weight<const D: usize>(&self, input: &Tensor<D>) -> Option<Tensor<2>> {
-        let is_bare = self.state.patches.is_idle() && self.state.merged.is_none();
-        let weight = self.weight.as_ref().filter(|_| is_bare)?.val();
-        let (device, dtype) = (input.device(), input.dtype());
-        let bias_fits = self.bias.as_ref().is_none_or(|bias| {
-            let bias = bias.val();
-            bias.device() == device && bias.dtype() == dtype
-        });
-        (bias_fits && weight.device() == device && weight.dtype() == dtype).then_some(weight)
-    }
-
     fn forward_rows(&self, input: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (device, dtype) = (input.device(), input.dtype());
-        let base = self.acquire()?;
-        let follows = self.state.autocast || !self.state.patches.is_idle();
-        if !follows && path_of(&base, &device, dtype) == Path::Moved {
-            return Err(autocast_off(&base, &device));
-        }
+        let (base, shape) = (self.base(), self.layer_shape());
+        let current = base.acquire_for(&device)?;
         let input = dense::cast(input, DType::F32);
-        let output = affine(&base, input.clone(), &self.state.traffic);
-        let residual = self
-            .state
-            .patches
-            .residual(&input, base.weight.shape(), || {
-                self.base_weight(&base, &device)
-            })?;
-        let output = match residual {
-            Some(residual) => output + residual,
+        let applies_itself = |patch: &dyn Patch| {
+            let row = input.clone().slice_dim(0, 0..1);
+            let row = first_columns(&row, patch.d_input(&shape));
+            patch.sidecar_linear(row).is_some()
+        };
+        let residual = base.residual(&device, &shape, &current, applies_itself)?;
+        // Before the base's product, which may then consume the input.
+        let terms = residual.map(|residual| residual.linear(&input, &shape));
+        let output = affine(&current, input, &self.state.traffic);
+        let output = match terms {
+            Some(terms) => terms.add_to(output),
             None => output,
         };
         Ok(dense::cast(output, dtype))
     }
 
-    /// The parameters a forward pass multiplies with: the merged ones while a merge is in place.
-    fn acquire(&self) -> Result<WeightRef, Error> {
-        match &self.state.merged {
-            Some(merged) => Ok(WeightRef::Shared(Arc::clone(merged))),
-            None => self.acquire_base(),
-        }
-    }
-
-    /// The parameters of a frozen base that is in place for good.
-    fn in_place(&self) -> Option<&LayerWeights> {
-        self.frozen.as_ref()?.weight.in_place()
-    }
-
-    fn acquire_base(&self) -> Result<WeightRef, Error> {
-        if let Some(weight) = &self.weight {
-            return Ok(WeightRef::Owned(LayerWeights {
-                weight: Weight::Dense(dense::as_rows(weight)),
-                bias: self.bias.as_ref().map(Param::val),
-            }));
-        }
-        let frozen = self.frozen.as_ref().ok_or(Error::NoWeight)?;
-        frozen.weight.acquire()
-    }
-
-    /// What patches are residuals against, in f32 on `device`: never the merged weight.
-    fn base_weight(&self, current: &WeightRef, device: &Device) -> Result<Tensor<2>, Error> {
-        let to_dense = |base: &WeightRef| {
-            let weight = &base.weight;
-            weight.to_dense(device, FloatDType::F32, &self.state.traffic)
-        };
-        match self.state.merged {
-            Some(_) => Ok(to_dense(&self.acquire_base()?)),
-            None => Ok(to_dense(current)),
+    fn base(&self) -> LayerBase<'_, 2> {
+        LayerBase {
+            weight: self.weight.as_ref(),
+            bias: self.bias.as_ref(),
+            frozen: self.frozen.as_ref(),
+            home: &self.origin.device,
+            state: &self.state,
+            as_rows: dense::as_rows_of,
         }
     }
 }
@@ -251,6 +229,7 @@ impl From<Linear> for PatchedLinear {
         let origin = Origin {
             shape: dense::logical_shape(&weight),
             device: weight.lazy_device(),
+            has_open_input: false,
         };
         Self {
             weight: Some(weight),
@@ -271,95 +250,66 @@ impl PatchedLayer for PatchedLinear {
         &mut self.state
     }
 
-    fn weight_shape(&self) -> [usize; 2] {
+    fn layer_shape(&self) -> LayerShape {
         let weight = self.weight.as_ref();
-        weight.map_or(self.origin.shape, dense::logical_shape)
+        let [d_output, d_input] = weight.map_or(self.origin.shape, dense::logical_shape);
+        let shape = LayerShape::linear(d_output, d_input);
+        match self.origin.has_open_input {
+            true => shape.with_open_input(),
+            false => shape,
+        }
     }
 
     fn has_bias(&self) -> bool {
-        self.bias.is_some() || self.frozen.as_ref().is_some_and(|frozen| frozen.has_bias)
+        self.base().has_bias()
     }
 
     fn is_resident(&self) -> bool {
-        let frozen = self.frozen.as_ref();
-        frozen.is_none_or(|frozen| frozen.weight.in_place().is_some())
+        self.base().is_resident()
+    }
+
+    fn weights_in_place(&self) -> Option<&LayerWeights> {
+        self.frozen.as_ref()?.weight.in_place()
     }
 
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        let (base, traffic) = (self.acquire_base()?, &self.state.traffic);
-        let bias = base.bias.clone();
-        let bias = bias.map(|bias| dense::values(bias, device, traffic));
-        let weight = base.weight.to_dense(device, FloatDType::F32, traffic);
-        Ok((weight, bias))
+        self.base().values(device)
     }
 
     fn device(&self) -> Device {
-        let weight = self.weight.as_ref();
-        weight.map_or_else(|| self.origin.device.clone(), Param::lazy_device)
+        self.base().device()
     }
 
     fn base_dtype(&self) -> DType {
-        if let Some(weight) = &self.weight {
-            return weight.val().dtype();
-        }
-        let base = self.in_place();
-        base.map_or(DType::F32, |base| {
-            base.weight.dense_dtype(&self.origin.device)
-        })
+        self.base().dtype()
     }
 
     fn bias_dtype(&self) -> DType {
-        let own = self.bias.as_ref().map(|bias| bias.val().dtype());
-        let frozen = || Some(self.in_place()?.bias.as_ref()?.dtype());
-        own.or_else(frozen).unwrap_or_else(|| self.base_dtype())
+        self.base().bias_dtype()
     }
 
     fn base_formats(&self) -> [&'static str; 2] {
-        let frozen = self.frozen.as_ref().filter(|_| self.weight.is_none());
-        match frozen.map(|frozen| &frozen.weight) {
-            Some(weight) => weight.formats(),
-            None => {
-                let bias = self.bias.as_ref().map(|bias| bias.val().dtype().name());
-                [self.base_dtype().name(), bias.unwrap_or_default()]
-            }
-        }
+        self.base().formats()
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.acquire_base()?.visit_bytes(visit);
-        Ok(())
+        self.base().visit_bytes(visit)
     }
 }
 
-fn path_of(base: &LayerWeights, device: &Device, dtype: DType) -> Path {
-    let bias = base.bias.as_ref();
-    if base.weight.needs_move(device) || bias.is_some_and(|bias| bias.device() != *device) {
-        return Path::Moved;
-    }
-    let differs = base.weight.needs_cast(dtype) || bias.is_some_and(|bias| bias.dtype() != dtype);
-    if dtype.is_float() && differs {
-        return Path::Cast;
-    }
-    Path::Native
-}
-
-/// `input · Wᵀ + b` of an f32 input, wherever the parameters are, on the input's device in f32.
-fn affine(base: &LayerWeights, input: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
-    let device = input.device();
-    let output = base.weight.linear(input, traffic);
-    match &base.bias {
-        Some(bias) => output + dense::values(bias.clone(), &device, traffic).unsqueeze(),
-        None => output,
-    }
-}
-
-fn autocast_off(base: &LayerWeights, device: &Device) -> Error {
-    let weight = match &base.weight {
-        Weight::Dense(weight) => format!("{:?}", weight.device()),
-        Weight::Packed(weight) => format!("the host (packed as {})", weight.format().name()),
+/// `input · Wᵀ + b` of an f32 input, wherever the parameters are, on the input's device in f32. What patches had
+/// copied there already is not copied again.
+fn affine(current: &Acquired, wide: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
+    let (device, weight) = (wide.device(), &current.weights.weight);
+    let input = first_columns(&wide, weight.shape()[1]);
+    drop(wide);
+    let copy = current.known_dense();
+    let output = match copy.filter(|_| weight.needs_move(&device)) {
+        Some(weight) => dense::product(input, weight.clone().transpose()),
+        None => weight.linear(input, traffic),
     };
-    Error::AutocastOff {
-        weight,
-        input: format!("{device:?}"),
+    match current.bias(&device, traffic) {
+        Some(bias) => output + bias.clone().unsqueeze(),
+        None => output,
     }
 }

@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use overglaze_quant::{Parts, format_by_tag, kernels::is_host};
-use overglaze_stream::{Streamer, StreamerConfig, TensorEntry, WeightSource};
+use overglaze_stream::{Streamable, Streamer, StreamerConfig, TensorEntry, WeightSource};
 
 use crate::{
-    Error, FrozenWeight, LayerSpec, PatchedLinear, PatchedRmsNorm, StreamedWeight, Traffic,
+    Error, FrozenWeight, LayerSpec, LayerState, PatchedLayer, PatchedLinear, StreamedWeight,
+    Traffic,
+    cache_room::CacheRoom,
     layer_spec::{Form, TensorSpec},
     source_tensor,
 };
@@ -59,6 +61,7 @@ pub struct LayerLoader {
     traffic: Arc<Traffic>,
     specs: Vec<LayerSpec>,
     streamer: Arc<OnceLock<Arc<Streamer<LayerSpec>>>>,
+    room: CacheRoom,
     num_bytes: u64,
 }
 
@@ -85,6 +88,7 @@ impl LayerLoader {
             traffic: Arc::default(),
             specs: Vec::new(),
             streamer: Arc::default(),
+            room: CacheRoom::default(),
             num_bytes: 0,
         }
     }
@@ -119,36 +123,12 @@ impl LayerLoader {
             true => Some(self.row(&bias_name, Some(weight.shape[0]))?),
             false => None,
         };
-        let device = self.config.device.clone();
-        let spec = LayerSpec {
-            path: path.into(),
-            weight,
-            bias,
-            device: device.clone(),
-            form: Form::on(&device),
-            traffic: Arc::clone(&self.traffic),
-        };
-        let has_bias = spec.bias.is_some();
-        let frozen = self.freeze(spec)?;
-        Ok(PatchedLinear::from_frozen(
-            frozen,
-            has_bias,
-            device,
-            Arc::clone(&self.traffic),
-        ))
-    }
-
-    /// The RMS norm over the scale `tensor` `[d_model]`; scales are small and always in place.
-    ///
-    /// # Errors
-    /// As [`vector`](Self::vector).
-    pub fn rms_norm(&mut self, tensor: &str, epsilon: f64) -> Result<PatchedRmsNorm, Error> {
-        let gamma = self.vector(tensor)?;
-        Ok(PatchedRmsNorm::from_gamma(
-            gamma,
-            epsilon,
-            Arc::clone(&self.traffic),
-        ))
+        let has_bias = bias.is_some();
+        let frozen = self.freeze(path, weight, bias)?;
+        let (device, traffic) = (self.config.device.clone(), Arc::clone(&self.traffic));
+        let mut linear = PatchedLinear::from_frozen(frozen, has_bias, device, traffic);
+        *linear.state_mut() = self.state();
+        Ok(linear)
     }
 
     /// The tensor `tensor` `[n]` in f32 on the execution device.
@@ -157,11 +137,7 @@ impl LayerLoader {
     /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`] or [`Error::Stream`].
     pub fn vector(&mut self, tensor: &str) -> Result<Tensor<1>, Error> {
         let spec = self.row(tensor, None)?;
-        self.num_bytes += spec.num_bytes as u64;
-        if !is_host(&self.config.device) {
-            self.traffic.count_move(spec.num_values() * 4);
-        }
-        spec.vector(self.source.read(tensor)?, &self.config.device)
+        self.in_place(&spec, DType::F32)
     }
 
     /// Starts streaming, where there is any; call it once every layer is built.
@@ -174,6 +150,14 @@ impl LayerLoader {
         } else {
             Some(self.start()?)
         };
+        match &streamer {
+            Some(streamer) if self.config.budget_bytes.is_some() => {
+                let largest = self.specs.iter().map(Streamable::num_bytes).max();
+                let ledger = Arc::clone(streamer.ledger());
+                self.room.count_in(ledger, largest.unwrap_or(0));
+            }
+            _ => self.room.limit_to(self.num_bytes),
+        }
         Ok(BaseWeights {
             source: self.source,
             streamer,
@@ -182,7 +166,38 @@ impl LayerLoader {
         })
     }
 
-    fn freeze(&mut self, spec: LayerSpec) -> Result<FrozenWeight, Error> {
+    /// The values of a small tensor as a vector of `dtype` on the execution device, for good.
+    pub(crate) fn in_place(&mut self, spec: &TensorSpec, dtype: DType) -> Result<Tensor<1>, Error> {
+        self.num_bytes += spec.num_bytes as u64;
+        if !is_host(&self.config.device) {
+            self.traffic.count_move(spec.num_values() * dtype.size());
+        }
+        spec.vector(self.source.read(&spec.name)?, &self.config.device, dtype)
+    }
+
+    /// The state of a new layer.
+    pub(crate) fn state(&self) -> LayerState {
+        let mut state = LayerState::with_traffic(Arc::clone(&self.traffic));
+        state.room = self.room.clone();
+        state
+    }
+
+    /// Has the layer `path` read in place, or streamed.
+    pub(crate) fn freeze(
+        &mut self,
+        path: &str,
+        weight: TensorSpec,
+        bias: Option<TensorSpec>,
+    ) -> Result<FrozenWeight, Error> {
+        let device = self.config.device.clone();
+        let spec = LayerSpec {
+            path: path.into(),
+            weight,
+            bias,
+            form: Form::on(&device),
+            device,
+            traffic: Arc::clone(&self.traffic),
+        };
         self.num_bytes += spec.weight.num_bytes as u64;
         self.num_bytes += spec.bias.as_ref().map_or(0, |bias| bias.num_bytes as u64);
         if self.config.budget_bytes.is_none() && is_host(&self.config.device) {
@@ -215,7 +230,8 @@ impl LayerLoader {
         Ok(Arc::clone(self.streamer.get_or_init(|| streamer)))
     }
 
-    fn matrix(&self, name: &str) -> Result<TensorSpec, Error> {
+    /// The matrix `name` `[d_output, d_input]`.
+    pub(crate) fn matrix(&self, name: &str) -> Result<TensorSpec, Error> {
         let entry = self.entry(name)?;
         let &[d_output, d_input] = entry.shape.as_slice() else {
             return Err(self.wrong_shape(name, entry, "a matrix [d_output, d_input]".into()));
@@ -223,7 +239,8 @@ impl LayerLoader {
         self.spec(name, entry, [d_output, d_input])
     }
 
-    fn row(&self, name: &str, length: Option<usize>) -> Result<TensorSpec, Error> {
+    /// The vector `name` of `length` values, or of any number.
+    pub(crate) fn row(&self, name: &str, length: Option<usize>) -> Result<TensorSpec, Error> {
         let entry = self.entry(name)?;
         let &[found] = entry.shape.as_slice() else {
             return Err(self.wrong_shape(name, entry, "a vector".into()));
@@ -234,7 +251,8 @@ impl LayerLoader {
         self.spec(name, entry, [1, found])
     }
 
-    fn spec(
+    /// The tensor `name` as a matrix of `shape`.
+    pub(crate) fn spec(
         &self,
         name: &str,
         entry: &TensorEntry,
@@ -258,11 +276,11 @@ impl LayerLoader {
         })
     }
 
-    fn entry(&self, name: &str) -> Result<&TensorEntry, Error> {
+    pub(crate) fn entry(&self, name: &str) -> Result<&TensorEntry, Error> {
         source_tensor::entry(&*self.source, name)
     }
 
-    fn wrong_shape(&self, name: &str, entry: &TensorEntry, expected: String) -> Error {
+    pub(crate) fn wrong_shape(&self, name: &str, entry: &TensorEntry, expected: String) -> Error {
         source_tensor::wrong_shape(&*self.source, name, entry, expected)
     }
 }

@@ -1,26 +1,61 @@
 //! Laying a whole adapter over a model, and taking it off again: all or nothing, by name.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use burn::tensor::Device;
 use overglaze_patches::{Patch, PatchSet};
 
 use crate::{
-    Error, LayerTree, MountReport, MountedPatch,
+    Error, LayerTree, MountReport, MountedPatch, PatchStack, PatchedLayer, Placement, Strengths,
+    change::Change,
     fit::{Fitted, fit},
-    stack::check_strength,
+    mounted,
+    strengths::ResolvedStrengths,
 };
 
-/// Lays `set` over `tree` under `name` at `strength`, and reports every key.
+/// An adapter that is to be mounted, and how.
+#[derive(Clone, Debug)]
+pub struct Mounting<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) set: &'a PatchSet,
+    pub(crate) strengths: Strengths,
+    placement: Placement,
+}
+
+impl<'a> Mounting<'a> {
+    /// Lays `set` by sidecar over its layers, under `name`.
+    #[must_use]
+    pub fn new(name: &'a str, set: &'a PatchSet, strengths: impl Into<Strengths>) -> Self {
+        Self {
+            name,
+            set,
+            strengths: strengths.into(),
+            placement: Placement::Sidecar,
+        }
+    }
+
+    /// Lays it as `placement` says.
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+}
+
+impl<'a> From<(&'a str, &'a PatchSet, f32)> for Mounting<'a> {
+    /// By sidecar, under a name, at one strength.
+    fn from((name, set, strength): (&'a str, &'a PatchSet, f32)) -> Self {
+        Self::new(name, set, strength)
+    }
+}
+
+/// Lays `set` over `tree` by sidecar under `name` at `strengths`, and reports every key.
 ///
 /// A key that does not fit is reported and left out. Strength 0 mounts the adapter without effect.
+/// [`swap`] takes an adapter with another [`Placement`].
 ///
 /// # Errors
-/// [`Error::NameTaken`], [`Error::BadStrength`], or [`Error::NothingApplied`] when not one key fits; the
-/// model is then as it was.
+/// [`Error::NameTaken`], [`Error::BadStrength`], [`Error::PatternUnmatched`], [`Error::TwoReplacements`], or
+/// [`Error::NothingApplied`] when not one key fits; the model is then as it was.
 ///
 /// # Panics
 /// Never: one set goes in, so one report comes out.
@@ -28,159 +63,124 @@ pub fn mount(
     tree: &mut impl LayerTree,
     name: &str,
     set: &PatchSet,
-    strength: f32,
+    strengths: impl Into<Strengths>,
 ) -> Result<MountReport, Error> {
-    let mut reports = swap(tree, &[], &[(name, set, strength)])?;
+    let mut reports = swap(tree, &[], &[Mounting::new(name, set, strengths)])?;
     Ok(reports.pop().expect("one set in, one report out"))
 }
 
-/// Takes the adapters `remove` off and lays `add` (name, set, strength) over `tree`, all or nothing:
-/// between the two no forward pass can see both or neither.
+/// Takes the adapters `remove` off and lays `add` over `tree`, all or nothing: between the two no forward pass
+/// can see both or neither. An adapter is a [`Mounting`], or `(name, set, strength)` for one by sidecar.
 ///
 /// # Errors
-/// As [`mount`] and [`unmount`]; the model is then as it was.
-pub fn swap(
+/// As [`mount`] and [`unmount`], or [`Error::MergeStreamed`] where one that goes in directly meets a streamed
+/// layer; the model is then as it was.
+pub fn swap<'a, M>(
     tree: &mut impl LayerTree,
     remove: &[&str],
-    add: &[(&str, &PatchSet, f32)],
-) -> Result<Vec<MountReport>, Error> {
-    check_names(tree, remove, add)?;
-    let fitted = add
-        .iter()
-        .map(|(name, set, _)| fit(&*tree, name, set))
-        .collect::<Result<Vec<_>, _>>()?;
+    add: &[M],
+) -> Result<Vec<MountReport>, Error>
+where
+    M: Clone + Into<Mounting<'a>>,
+{
+    let add: Vec<Mounting<'_>> = add.iter().cloned().map(Into::into).collect();
+    check_names(tree, remove, &add)?;
     let (mut places, mut reports) = (Vec::new(), Vec::new());
-    for (Fitted { patches, report }, (name, _, strength)) in fitted.into_iter().zip(add) {
-        let (name, strength) = (Arc::from(*name), *strength);
+    for mounting in &add {
+        let strengths = mounting.strengths.resolve(&*tree, mounting.name)?;
+        let Fitted { patches, report } = fit(&*tree, mounting.name, mounting.set)?;
         places.push(Placed {
-            name,
+            name: mounting.name.into(),
             patches,
-            strength,
+            strengths,
+            placement: mounting.placement,
         });
         reports.push(report);
     }
-    tree.visit_layers_mut(&mut |path, layer| {
-        let stack = &mut layer.state_mut().patches;
+    let change = Change::plan(&*tree, |path, layer, stack| {
+        let mut has_changed = false;
         for name in remove {
-            stack.remove(name);
+            has_changed |= stack.remove(name);
         }
-        for placed in &mut places {
-            if let Some(patch) = placed.patches.remove(path) {
-                let name = Arc::clone(&placed.name);
-                stack.push(MountedPatch::new(name, patch, placed.strength));
-            }
+        for placed in &places {
+            has_changed |= placed.push(path, layer, stack)?;
         }
-    });
+        Ok(has_changed)
+    })?;
+    change.put(tree);
     Ok(reports)
 }
 
 /// Takes the adapter `name` off; its device copies are freed.
 ///
 /// # Errors
-/// [`Error::NotMounted`].
+/// [`Error::NotMounted`]; or, where other direct patches stay, what they find wrong with the base. The model is
+/// then as it was.
 pub fn unmount(tree: &mut impl LayerTree, name: &str) -> Result<(), Error> {
-    let mut found = false;
-    tree.visit_layers_mut(&mut |_, layer| found |= layer.remove_patch(name));
-    if found {
-        Ok(())
-    } else {
-        Err(not_mounted(tree, name))
+    let change = Change::plan(&*tree, |_, _, stack| Ok(stack.remove(name)))?;
+    if change.is_empty() {
+        return Err(not_mounted(tree, name));
     }
+    change.put(tree);
+    Ok(())
 }
 
-/// Sets the strength of the adapter `name`.
+/// Sets the strengths of the adapter `name`, as it is placed: nothing is mounted anew.
 ///
 /// # Errors
-/// [`Error::NotMounted`], [`Error::BadStrength`].
-pub fn reweight(tree: &mut impl LayerTree, name: &str, strength: f32) -> Result<(), Error> {
-    check_strength(name, strength)?;
-    let mut found = false;
-    let mut result = Ok(());
-    tree.visit_layers_mut(&mut |_, layer| match layer.reweight_patch(name, strength) {
-        Ok(is_here) => found |= is_here,
-        Err(error) => result = Err(error),
-    });
-    result?;
-    if found {
-        Ok(())
-    } else {
-        Err(not_mounted(tree, name))
+/// [`Error::NotMounted`], [`Error::BadStrength`], [`Error::PatternUnmatched`]; the model is then as it was.
+pub fn reweight(
+    tree: &mut impl LayerTree,
+    name: &str,
+    strengths: impl Into<Strengths>,
+) -> Result<(), Error> {
+    let strengths = strengths.into().resolve(&*tree, name)?;
+    let change = Change::plan(&*tree, |path, _, stack| {
+        stack.reweight(name, strengths.at(path))
+    })?;
+    if change.is_empty() {
+        return Err(not_mounted(tree, name));
     }
-}
-
-/// One adapter that is mounted.
-#[derive(Clone, Debug)]
-pub struct MountedAdapter {
-    /// Its name.
-    pub name: String,
-    /// Its strength.
-    pub strength: f32,
-    /// Paths of its layers.
-    pub layers: Vec<String>,
-    /// Where its tensors are.
-    pub placement: Placement,
-}
-
-/// Where a mounted adapter's tensors are.
-#[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// Bytes as loaded from the file.
-    pub loaded_bytes: usize,
-    /// Copies on execution devices: device and bytes. Where the file's tensors are in f32 on that device
-    /// already, the copy shares them.
-    pub copies: Vec<(Device, usize)>,
-}
-
-/// Every mounted adapter, by name.
-#[must_use]
-pub fn mounted(tree: &impl LayerTree) -> Vec<MountedAdapter> {
-    let mut adapters: BTreeMap<String, MountedAdapter> = BTreeMap::new();
-    tree.visit_layers(&mut |path, layer| {
-        for patch in layer.patches().iter() {
-            let adapter =
-                adapters
-                    .entry(patch.adapter().into())
-                    .or_insert_with(|| MountedAdapter {
-                        name: patch.adapter().into(),
-                        strength: patch.strength(),
-                        layers: Vec::new(),
-                        placement: Placement::default(),
-                    });
-            adapter.layers.push(path.into());
-            adapter.placement.add(patch);
-        }
-    });
-    adapters.into_values().collect()
+    change.put(tree);
+    Ok(())
 }
 
 /// An adapter whose patches are about to be laid over their layers.
 struct Placed {
     name: Arc<str>,
     patches: HashMap<String, Arc<dyn Patch>>,
-    strength: f32,
+    strengths: ResolvedStrengths,
+    placement: Placement,
 }
 
-impl Placement {
-    fn add(&mut self, patch: &MountedPatch) {
-        self.loaded_bytes += patch.patch().num_bytes();
-        for (device, bytes) in patch.copies() {
-            match self.copies.iter_mut().find(|(known, _)| *known == device) {
-                Some((_, sum)) => *sum += bytes,
-                None => self.copies.push((device, bytes)),
-            }
-        }
+impl Placed {
+    /// Puts the layer's patch on `stack`, the layer's own to be; whether there is one.
+    fn push(
+        &self,
+        path: &str,
+        layer: &dyn PatchedLayer,
+        stack: &mut PatchStack,
+    ) -> Result<bool, Error> {
+        let Some(patch) = self.patches.get(path) else {
+            return Ok(false);
+        };
+        stack.check_replaced(path, &self.name, &**patch)?;
+        let (name, patch) = (Arc::clone(&self.name), Arc::clone(patch));
+        let mounted = MountedPatch::new(name, patch, self.strengths.at(path));
+        let is_direct = self.placement.is_direct(path, layer, stack)?;
+        stack.push(if is_direct {
+            mounted.into_direct()
+        } else {
+            mounted
+        });
+        Ok(true)
     }
 }
 
-/// Strengths, names that stand twice or are taken, and names to remove that are not there.
-pub(crate) fn check_names(
-    tree: &impl LayerTree,
-    remove: &[&str],
-    add: &[(&str, &PatchSet, f32)],
-) -> Result<(), Error> {
-    for (index, (name, _, strength)) in add.iter().enumerate() {
-        check_strength(name, *strength)?;
-        if add[..index].iter().any(|(earlier, ..)| earlier == name) {
+/// Names that stand twice or are taken, and names to remove that are not there.
+fn check_names(tree: &impl LayerTree, remove: &[&str], add: &[Mounting<'_>]) -> Result<(), Error> {
+    for (index, Mounting { name, .. }) in add.iter().enumerate() {
+        if add[..index].iter().any(|earlier| earlier.name == *name) {
             return Err(Error::NameTaken {
                 name: (*name).into(),
             });
@@ -190,10 +190,10 @@ pub(crate) fn check_names(
     let mut missing: Vec<&str> = remove.to_vec();
     tree.visit_layers(&mut |_, layer| {
         missing.retain(|name| !layer.patches().has(name));
-        let clash = add
-            .iter()
-            .find(|(name, ..)| !remove.contains(name) && layer.patches().has(name));
-        taken = taken.or(clash.map(|(name, ..)| *name));
+        let clash = add.iter().find(|mounting| {
+            !remove.contains(&mounting.name) && layer.patches().has(mounting.name)
+        });
+        taken = taken.or(clash.map(|mounting| mounting.name));
     });
     match (taken, missing.first()) {
         (Some(name), _) => Err(Error::NameTaken { name: name.into() }),

@@ -2,7 +2,8 @@
 //!
 //! An alias may stand for some rows of a layer (`to_q` of a fused `qkv`), for rows of several layers
 //! (`qkv` of a split model) or for the rows of one layer in another order. Underscore names cannot be
-//! undone by rule, so both spellings are looked up exactly.
+//! undone by rule; no two names have the same underscore spelling, so that it can be looked up. Some files write
+//! underscores for some of the dots (`diffusion_model.final_layer_linear`): they are looked up likewise.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -75,11 +76,15 @@ impl NameTable {
     /// Where the target is in the model; `None` when the model has no such layer.
     #[must_use]
     pub fn resolve(&self, target: &TargetName) -> Option<&[Piece]> {
-        let name = match target {
-            TargetName::Dotted(name) => name,
-            TargetName::Flattened(name) => self.flattened.get(name)?,
+        let by_spelling = |name: &str| self.pieces.get(self.flattened.get(name)?);
+        let pieces = match target {
+            TargetName::Dotted(name) => self
+                .pieces
+                .get(name)
+                .or_else(|| by_spelling(&name.replace('.', "_"))),
+            TargetName::Flattened(name) => by_spelling(name),
         };
-        self.pieces.get(name).map(Vec::as_slice)
+        pieces.map(Vec::as_slice)
     }
 
     /// Up to three names nearest to the target's, for messages.

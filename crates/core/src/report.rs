@@ -1,5 +1,9 @@
 //! What became of every key of an adapter file.
 
+use std::collections::BTreeMap;
+
+use overglaze_patches::Component;
+
 /// What became of the keys of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
@@ -13,12 +17,26 @@ pub enum KeyOutcome {
         /// Nearest names the model has.
         nearest: Vec<String>,
     },
+    /// The keys are for a text encoder's layer, and the model does not hold it.
+    NotLoaded {
+        /// The text encoder.
+        component: Component,
+    },
     /// The layer has another shape.
     ShapeMismatch {
-        /// What was found and what was expected.
+        /// Shape the patch is for, `[d_output, fan_in]`.
+        found: Vec<usize>,
+        /// Shape of the layer's weight.
+        expected: Vec<usize>,
+        /// Both, in words.
         why: String,
     },
-    /// The patch could not be built, or no kind accepts its keys.
+    /// No kind accepts the keys.
+    KindUnknown {
+        /// What they look like.
+        why: String,
+    },
+    /// The patch could not be built, or has no meaning on the layer.
     Refused {
         /// Why.
         why: String,
@@ -70,6 +88,16 @@ impl MountReport {
         Some(format!("`{}`: {}", report.target, report.outcome.reason()))
     }
 
+    /// Keys by outcome: name and count, those of no key left out.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for target in &self.targets {
+            *counts.entry(target.outcome.name()).or_default() += target.keys.len();
+        }
+        counts
+    }
+
     fn count(&self, wanted: impl Fn(&KeyOutcome) -> bool) -> usize {
         self.targets
             .iter()
@@ -86,7 +114,9 @@ impl KeyOutcome {
         match self {
             Self::Applied { .. } => "applied",
             Self::Unmatched { .. } => "unmatched",
+            Self::NotLoaded { .. } => "not loaded",
             Self::ShapeMismatch { .. } => "shape mismatch",
+            Self::KindUnknown { .. } => "kind unknown",
             Self::Refused { .. } => "refused",
             Self::Duplicate => "duplicate",
             Self::Unread => "unread",
@@ -107,7 +137,12 @@ impl KeyOutcome {
                     nearest.join(", ")
                 )
             }
-            Self::ShapeMismatch { why } | Self::Refused { why } => why.clone(),
+            Self::NotLoaded { component } => {
+                format!("it is for {component}, and this model does not hold the layer")
+            }
+            Self::ShapeMismatch { why, .. } | Self::KindUnknown { why } | Self::Refused { why } => {
+                why.clone()
+            }
             Self::Duplicate => "it repeats another key of the file bit for bit".into(),
             Self::Unread => "no dialect understands this key".into(),
         }

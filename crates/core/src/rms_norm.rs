@@ -10,7 +10,13 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 
-use crate::{Error, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic, layer_norm};
+use overglaze_patches::LayerShape;
+
+use crate::{
+    Error, LayerState, PatchedLayer, Traffic, dense,
+    error::value_or_panic,
+    scale_shift::{ScaleShift, check_width},
+};
 
 /// A drop-in for [`burn::nn::RmsNorm`] that takes patches on its scale, and a shift from them.
 #[derive(Module, Debug)]
@@ -20,7 +26,19 @@ pub struct PatchedRmsNorm {
     /// Added to the mean square.
     pub epsilon: f64,
     #[module(skip)]
+    rounding: NormRounding,
+    #[module(skip)]
     state: LayerState,
+}
+
+/// The dtype a root-mean-square norm rounds its output to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormRounding {
+    /// The input's, as in Black Forest Labs' FLUX code and in Burn.
+    #[default]
+    Input,
+    /// The scale's, as in diffusers.
+    Scale,
 }
 
 impl PatchedRmsNorm {
@@ -30,11 +48,20 @@ impl PatchedRmsNorm {
         Self {
             gamma: Param::from_tensor(gamma),
             epsilon,
+            rounding: NormRounding::Input,
             state: LayerState::with_traffic(traffic),
         }
     }
 
-    /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`.
+    /// The same norm, whose output is rounded to another dtype; [`NormRounding::Input`] is the default.
+    #[must_use]
+    pub fn with_rounding(mut self, rounding: NormRounding) -> Self {
+        self.rounding = rounding;
+        self
+    }
+
+    /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`, in the dtype of
+    /// its [`NormRounding`].
     ///
     /// # Panics
     /// Where [`try_forward`](Self::try_forward) would answer an error.
@@ -43,21 +70,22 @@ impl PatchedRmsNorm {
         value_or_panic(self.try_forward(input))
     }
 
-    /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`.
+    /// Applies the norm over the last axis, `[..., d_model] -> [..., d_model]`, in the dtype of
+    /// its [`NormRounding`].
     ///
     /// # Errors
     /// [`Error::InputWidth`], [`Error::AutocastOff`] or [`Error::Patch`].
     pub fn try_forward<const D: usize>(&self, input: Tensor<D>) -> Result<Tensor<D>, Error> {
-        let dtype = input.dtype();
-        layer_norm::check_width(input.dims()[D - 1], self.weight_shape()[0])?;
-        layer_norm::check_device(&input.device(), &self.device(), &self.state)?;
-        let (gamma, shift) = layer_norm::effective(self, &input.device())?;
+        let params = self.params();
+        check_width(input.dims()[D - 1], params.width())?;
+        params.check_device(&input.device())?;
+        let dtype = self.output_dtype(&input);
+        if input.dims().contains(&0) {
+            return Ok(dense::cast(input, dtype));
+        }
         let input = dense::cast(input, DType::F32);
         let rms = (input.clone().square().mean_dim(D - 1) + self.epsilon).sqrt();
-        let mut output = input / rms * gamma.unsqueeze();
-        if let Some(shift) = shift {
-            output = output + shift.unsqueeze();
-        }
+        let output = params.apply(input / rms, D - 1)?;
         Ok(dense::cast(output, dtype))
     }
 
@@ -72,6 +100,26 @@ impl PatchedRmsNorm {
         norm.gamma = self.gamma;
         Ok(norm)
     }
+
+    fn output_dtype<const D: usize>(&self, input: &Tensor<D>) -> DType {
+        match self.rounding {
+            NormRounding::Input => input.dtype(),
+            NormRounding::Scale => {
+                let dtype = self.gamma.val().dtype();
+                let is_there = input.device().supports_dtype(dtype);
+                if is_there { dtype } else { DType::F32 }
+            }
+        }
+    }
+
+    fn params(&self) -> ScaleShift<'_> {
+        ScaleShift {
+            gamma: Some(&self.gamma),
+            beta: None,
+            width: 0,
+            state: &self.state,
+        }
+    }
 }
 
 impl From<RmsNorm> for PatchedRmsNorm {
@@ -80,6 +128,7 @@ impl From<RmsNorm> for PatchedRmsNorm {
         Self {
             gamma: norm.gamma,
             epsilon: norm.epsilon,
+            rounding: NormRounding::Input,
             state: LayerState::default(),
         }
     }
@@ -94,8 +143,8 @@ impl PatchedLayer for PatchedRmsNorm {
         &mut self.state
     }
 
-    fn weight_shape(&self) -> [usize; 2] {
-        [self.gamma.lazy_shape()[0], 1]
+    fn layer_shape(&self) -> LayerShape {
+        self.params().shape()
     }
 
     fn has_bias(&self) -> bool {
@@ -107,8 +156,7 @@ impl PatchedLayer for PatchedRmsNorm {
     }
 
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        let gamma = layer_norm::column(&self.gamma, device, &self.state.traffic);
-        Ok((gamma, None))
+        Ok(self.params().values(device))
     }
 
     fn device(&self) -> Device {
@@ -116,11 +164,15 @@ impl PatchedLayer for PatchedRmsNorm {
     }
 
     fn base_dtype(&self) -> DType {
-        self.gamma.val().dtype()
+        self.params().dtype()
+    }
+
+    fn bias_dtype(&self) -> DType {
+        self.params().bias_dtype()
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        visit(self.gamma.val().to_data().as_bytes());
+        self.params().visit_bytes(visit);
         Ok(())
     }
 }

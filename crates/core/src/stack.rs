@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::{DType, Device, FloatDType, Tensor};
-use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError};
+use burn::tensor::{Device, FloatDType};
+use overglaze_patches::Patch;
 
-use crate::Error;
+use crate::{Error, residual::Cache};
 
 /// A patch in place on one layer.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct MountedPatch {
     adapter: Arc<str>,
     patch: Arc<dyn Patch>,
     strength: f32,
+    /// Whether it is part of the layer's merged weight; else it is a sidecar.
+    is_direct: bool,
     /// Copies on execution devices, made on first use; shared with clones of the layer.
     copies: Arc<Mutex<Vec<DeviceCopy>>>,
 }
@@ -30,8 +32,15 @@ impl MountedPatch {
             adapter,
             patch,
             strength,
+            is_direct: false,
             copies: Arc::default(),
         }
+    }
+
+    /// The same as a part of the layer's merged weight.
+    pub(crate) fn into_direct(mut self) -> Self {
+        self.is_direct = true;
+        self
     }
 
     /// Name of the adapter the patch belongs to.
@@ -50,6 +59,12 @@ impl MountedPatch {
     #[must_use]
     pub fn strength(&self) -> f32 {
         self.strength
+    }
+
+    /// Whether the patch is part of the layer's merged weight; else it is a sidecar.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// Devices that hold a copy, and the copies' bytes.
@@ -88,15 +103,8 @@ impl MountedPatch {
 #[derive(Clone, Debug, Default)]
 pub struct PatchStack {
     mounted: Vec<MountedPatch>,
-}
-
-/// The summed residual of a stack, in f32.
-#[derive(Debug, Default)]
-pub(crate) struct Delta {
-    /// ΔW `[d_output, fan_in]`.
-    pub(crate) weight: Option<Tensor<2>>,
-    /// Δb `[d_output]`.
-    pub(crate) bias: Option<Tensor<1>>,
+    /// What forward passes use; dropped by every change.
+    pub(crate) cache: Cache,
 }
 
 impl PatchStack {
@@ -117,10 +125,11 @@ impl PatchStack {
         self.mounted.is_empty()
     }
 
-    /// Whether no patch has an effect: there are none, or every strength is 0.
+    /// Whether no sidecar has an effect: there are none, or every strength is 0. Direct patches are in the
+    /// layer's merged weight already.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.mounted.iter().all(|mounted| mounted.strength == 0.0)
+        self.sidecars().next().is_none()
     }
 
     /// Whether the adapter `name` has a patch here.
@@ -156,13 +165,18 @@ impl PatchStack {
     }
 
     pub(crate) fn push(&mut self, mounted: MountedPatch) {
+        self.cache.clear();
         self.mounted.push(mounted);
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let before = self.mounted.len();
         self.mounted.retain(|mounted| &*mounted.adapter != name);
-        self.mounted.len() < before
+        let has_changed = self.mounted.len() < before;
+        if has_changed {
+            self.cache.clear();
+        }
+        has_changed
     }
 
     pub(crate) fn reweight(&mut self, name: &str, strength: f32) -> Result<bool, Error> {
@@ -176,79 +190,87 @@ impl PatchStack {
             mounted.strength = strength;
             found = true;
         }
+        if found {
+            self.cache.clear();
+        }
         Ok(found)
+    }
+
+    /// Takes the direct patches off; whether there were any.
+    pub(crate) fn remove_direct(&mut self) -> bool {
+        let before = self.mounted.len();
+        self.mounted.retain(|mounted| !mounted.is_direct);
+        self.mounted.len() < before
+    }
+
+    /// Whether the direct patches of `other` are the same ones at the same strengths.
+    pub(crate) fn has_same_direct(&self, other: &Self) -> bool {
+        let direct = |stack: &Self| -> Vec<_> {
+            let direct = stack.in_order().filter(|mounted| mounted.is_direct);
+            direct.cloned().collect()
+        };
+        let (ours, theirs) = (direct(self), direct(other));
+        let are_same = |(a, b): (&MountedPatch, &MountedPatch)| {
+            Arc::ptr_eq(&a.patch, &b.patch) && a.strength.to_bits() == b.strength.to_bits()
+        };
+        ours.len() == theirs.len() && ours.iter().zip(&theirs).all(are_same)
+    }
+
+    /// That `patch` of `adapter` replaces no parameter of the layer `path` that another one replaces.
+    pub(crate) fn check_replaced(
+        &self,
+        path: &str,
+        adapter: &str,
+        patch: &dyn Patch,
+    ) -> Result<(), Error> {
+        let added = patch.replaces();
+        for mounted in &self.mounted {
+            let replaced = mounted.patch.replaces();
+            let parameter = match (replaced.weight && added.weight, replaced.bias && added.bias) {
+                (true, _) => "weight",
+                (false, true) => "bias",
+                (false, false) => continue,
+            };
+            return Err(Error::TwoReplacements {
+                layer: path.into(),
+                parameter,
+                first: mounted.adapter().into(),
+                second: adapter.into(),
+            });
+        }
+        Ok(())
     }
 
     pub(crate) fn clear(&mut self) {
         self.mounted.clear();
+        self.cache.clear();
     }
 
-    /// `input · ΔWᵀ + Δb` of the whole stack, `[rows, fan_in] -> [rows, d_output]`, on the input's device
-    /// in f32. `base` yields the dense base weight in f32 and is called at most once, and only when a
-    /// patch needs its values.
-    pub(crate) fn residual<E: From<PatchError>>(
-        &self,
-        input: &Tensor<2>,
-        shape: [usize; 2],
-        base: impl FnOnce() -> Result<Tensor<2>, E>,
-    ) -> Result<Option<Tensor<2>>, E> {
-        let (device, mut output, mut rest) = (input.device(), None, Vec::new());
-        for (patch, strength) in self.active(&device) {
-            match patch.sidecar_linear(input.clone()) {
-                Some(term) => {
-                    accumulate(&mut output, scaled(term, strength));
-                    if let Some(bias) = patch.delta_bias() {
-                        accumulate(&mut output, scaled(bias, strength).unsqueeze());
-                    }
-                }
-                None => rest.push((patch, strength)),
+    /// The patches in the order of the adapters' names: sums do not depend on the order of mounting.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &MountedPatch> {
+        let mut mounted: Vec<_> = self.mounted.iter().collect();
+        mounted.sort_by(|a, b| a.adapter.cmp(&b.adapter));
+        mounted.into_iter()
+    }
+
+    /// Sidecars whose strength is not zero.
+    pub(crate) fn sidecars(&self) -> impl Iterator<Item = &MountedPatch> {
+        let sidecars = self.mounted.iter().filter(|mounted| !mounted.is_direct);
+        sidecars.filter(|mounted| mounted.strength != 0.0)
+    }
+
+    /// Sidecars whose strength is not zero, as copies on `device`, each with the factor on its residual.
+    pub(crate) fn active(&self, device: &Device) -> Vec<(Arc<dyn Patch>, f32)> {
+        let mut sidecars: Vec<_> = self.sidecars().collect();
+        sidecars.sort_by(|a, b| a.adapter.cmp(&b.adapter));
+        let on_device = |mounted: &MountedPatch| {
+            let patch = mounted.on(device, FloatDType::F32);
+            match patch.at_strength(mounted.strength) {
+                Some(patch) => (patch, 1.0),
+                None => (patch, mounted.strength),
             }
-        }
-        let delta = sum(&rest, shape, base)?;
-        if let Some(weight) = delta.weight {
-            accumulate(&mut output, input.clone().matmul(weight.transpose()));
-        }
-        if let Some(bias) = delta.bias {
-            accumulate(&mut output, bias.unsqueeze());
-        }
-        Ok(output)
-    }
-
-    /// The whole stack's residual on the parameters themselves, on `device` in f32; `base` as above.
-    pub(crate) fn delta<E: From<PatchError>>(
-        &self,
-        device: &Device,
-        shape: [usize; 2],
-        base: impl FnOnce() -> Result<Tensor<2>, E>,
-    ) -> Result<Delta, E> {
-        let patches: Vec<_> = self.active(device).collect();
-        sum(&patches, shape, base)
-    }
-
-    /// Δb `[d_output]` of the whole stack, on `device` in f32.
-    pub(crate) fn delta_bias(&self, device: &Device) -> Option<Tensor<1>> {
-        let mut sum = None;
-        for (patch, strength) in self.active(device) {
-            if let Some(bias) = patch.delta_bias() {
-                accumulate(&mut sum, scaled(bias, strength));
-            }
-        }
-        sum
-    }
-
-    /// Whether any patch changes the bias.
-    pub(crate) fn has_bias(&self) -> bool {
-        self.mounted
-            .iter()
-            .any(|mounted| mounted.patch.delta_bias().is_some())
-    }
-
-    /// Patches whose strength is not zero, as copies on `device`.
-    fn active(&self, device: &Device) -> impl Iterator<Item = (Arc<dyn Patch>, f32)> {
-        self.mounted
-            .iter()
-            .filter(|mounted| mounted.strength != 0.0)
-            .map(|mounted| (mounted.on(device, FloatDType::F32), mounted.strength))
+        };
+        sidecars.into_iter().map(on_device).collect()
     }
 }
 
@@ -261,48 +283,4 @@ pub(crate) fn check_strength(name: &str, strength: f32) -> Result<(), Error> {
         name: name.into(),
         strength,
     })
-}
-
-fn sum<E: From<PatchError>>(
-    patches: &[(Arc<dyn Patch>, f32)],
-    shape: [usize; 2],
-    base: impl FnOnce() -> Result<Tensor<2>, E>,
-) -> Result<Delta, E> {
-    let needs_values =
-        |(patch, _): &(Arc<dyn Patch>, f32)| patch.base_access() == BaseAccess::Weight;
-    let values = if patches.iter().any(needs_values) {
-        Some(base()?)
-    } else {
-        None
-    };
-    let layer = BaseLayer {
-        shape,
-        weight: values.as_ref(),
-    };
-    let mut delta = Delta::default();
-    for (patch, strength) in patches {
-        if let Some(weight) = patch.delta_weight(&layer)? {
-            accumulate(&mut delta.weight, scaled(weight, *strength));
-        }
-        if let Some(bias) = patch.delta_bias() {
-            accumulate(&mut delta.bias, scaled(bias, *strength));
-        }
-    }
-    Ok(delta)
-}
-
-fn scaled<const D: usize>(term: Tensor<D>, strength: f32) -> Tensor<D> {
-    debug_assert_eq!(term.dtype(), DType::F32, "device copies compute in f32");
-    if strength == 1.0 {
-        term
-    } else {
-        term.mul_scalar(strength)
-    }
-}
-
-fn accumulate<const D: usize>(sum: &mut Option<Tensor<D>>, term: Tensor<D>) {
-    *sum = Some(match sum.take() {
-        Some(sum) => sum + term,
-        None => term,
-    });
 }

@@ -1,4 +1,4 @@
-//! Counters of base bytes written and moved, kept where the writes and the moves happen.
+//! Counters of base bytes written, moved and decoded, kept where the writes and the moves happen.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,6 +8,7 @@ pub struct Traffic {
     written_bytes: AtomicU64,
     moved_bytes: AtomicU64,
     num_moves: AtomicU64,
+    num_decodes: AtomicU64,
 }
 
 impl Traffic {
@@ -30,6 +31,18 @@ impl Traffic {
     #[must_use]
     pub fn num_moves(&self) -> u64 {
         self.num_moves.load(Ordering::Relaxed)
+    }
+
+    /// How often a packed base weight was decoded into a dense copy: for patches that read its values, for a
+    /// merge, for a caller, or for a device that computes on dense values. A product that reads the packed
+    /// bytes in place makes no copy and counts nothing.
+    #[must_use]
+    pub fn num_decodes(&self) -> u64 {
+        self.num_decodes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_decode(&self) {
+        self.num_decodes.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_write(&self, bytes: usize) {

@@ -74,6 +74,9 @@ impl Weight {
     pub(crate) fn linear(&self, input: Tensor<2>, traffic: &Traffic) -> Tensor<2> {
         match self {
             Self::Packed(weight) => {
+                if self.needs_move(&input.device()) {
+                    traffic.count_decode();
+                }
                 self.count_upload(&input.device(), input.dtype(), traffic);
                 weight.linear(input)
             }
@@ -94,9 +97,18 @@ impl Weight {
                 dtype.into(),
             ),
             Self::Packed(weight) => {
+                traffic.count_decode();
                 self.count_upload(device, dtype.into(), traffic);
                 weight.to_dense(device, dtype)
             }
+        }
+    }
+
+    /// Where the weight is, in words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Dense(weight) => format!("{:?}", weight.device()),
+            Self::Packed(weight) => format!("the host (packed as {})", weight.format().name()),
         }
     }
 

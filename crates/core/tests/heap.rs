@@ -3,6 +3,7 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    collections::BTreeMap,
     fs::File,
     io::Write,
     path::Path,
@@ -17,8 +18,13 @@ use burn::{
     nn::{Linear, LinearConfig},
     tensor::{DType, Device, Tensor, TensorData},
 };
-use overglaze_core::{LayerLoader, LoaderConfig, PatchedLayer, PatchedLinear, Weight, load_module};
-use overglaze_patches::{Patch, TensorGroup, registry};
+use overglaze_core::{
+    FileLayer, FileLayers, FileMerge, LayerLoader, LoaderConfig, NameTable, PatchedLayer,
+    PatchedLinear, Weight, load_module,
+};
+use overglaze_patches::{
+    LayerShape, Patch, PatchEntry, PatchSet, TargetName, TensorGroup, registry,
+};
 use overglaze_stream::{WeightSource, open};
 
 const NUM_LAYERS: usize = 16;
@@ -248,10 +254,7 @@ fn patch() -> Arc<dyn Patch> {
         ("lora_down.weight", tensor([rank, WIDTH])),
     ];
     let tensors = tensors.map(|(key, data)| (String::from(key), data));
-    let group = TensorGroup {
-        target: "layer".into(),
-        tensors: tensors.into(),
-    };
+    let group = TensorGroup::new("layer", tensors.into());
     registry::load(group, &device()).expect("the factors fit")
 }
 
@@ -276,4 +279,51 @@ fn an_unmount_frees_the_copy_that_a_mount_made() {
     let ((), heap) = measured(|| assert!(layer.remove_patch("lora")));
     // The patch as loaded goes too: half the size of its copy.
     assert!(heap.kept <= -(copy.cast_signed()), "{heap:?}");
+}
+
+#[test]
+fn merging_into_a_file_holds_one_tensor_at_a_time() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.safetensors");
+    write_file(&path);
+    let source = open(&path).expect("it is a safetensors file");
+    let mut names = NameTable::default();
+    let entries = (0..NUM_LAYERS).map(|index| {
+        let path = format!("layers.{index}");
+        names.add_layer(&path, WIDTH).expect("the paths differ");
+        PatchEntry {
+            component: overglaze_patches::Component::Denoiser,
+            target: TargetName::Dotted(path),
+            patch: patch(),
+            keys: Vec::new(),
+            dialect: "test",
+        }
+    });
+    let set = PatchSet::new("set", entries.collect());
+    let layer = |path: &str| {
+        Some(FileLayer {
+            shape: LayerShape::linear(WIDTH, WIDTH),
+            weight: format!("{path}.weight"),
+            bias: None,
+        })
+    };
+    let layers = FileLayers {
+        names: &names,
+        layer: &layer,
+    };
+    let work = || {
+        let merge = FileMerge::plan(&*source, layers, &[("set", &set, 1.0)], &device());
+        let merge = merge.expect("it fits");
+        let layout = merge.layout("out", BTreeMap::new()).expect("it is a file");
+        merge.write(layout, std::io::sink(), &mut |_| {})
+    };
+    // The first run fills the buffers that threads keep.
+    work().expect("it is written");
+    let (result, heap) = measured(work);
+    result.expect("it is written");
+    assert!(heap.largest >= WEIGHT_BYTES, "residuals are seen: {heap:?}");
+    // The residual, and the tensor's new bytes; the base stays in the mapped file.
+    assert!(heap.peak < 2 * WEIGHT_BYTES + 4 * SLACK_BYTES, "{heap:?}");
+    assert!(heap.kept < SLACK_BYTES.cast_signed(), "{heap:?}");
 }

@@ -8,6 +8,7 @@ mod checkpoint;
 mod conditioning;
 mod dense;
 mod error;
+pub mod families;
 pub mod flux;
 mod nearest;
 pub mod pixels;

@@ -33,7 +33,7 @@ pub fn sample(
     options: &SampleOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Tensor<3>, ModelError> {
-    let (in_channels, out_channels) = (model.config().in_channels, model.config().out_channels);
+    let (in_channels, out_channels) = (model.in_channels(), model.config().out_channels);
     if in_channels != out_channels {
         return Err(ModelError::NotASampler {
             in_channels,

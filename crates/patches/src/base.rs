@@ -2,7 +2,9 @@
 
 use burn::tensor::Tensor;
 
-/// How much of the base layer a patch must see.
+use crate::LayerShape;
+
+/// How much of the base weight a patch must see. A base bias is always shown: it is never packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseAccess {
     /// The logical shape is enough; such a patch works on any packed format.
@@ -12,10 +14,24 @@ pub enum BaseAccess {
 }
 
 /// The unpatched layer, as far as the patch asked to see it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct BaseLayer<'a> {
-    /// Logical shape `[d_output, fan_in]`.
-    pub shape: [usize; 2],
-    /// Dense weight `[d_output, fan_in]`; present when the patch declared [`BaseAccess::Weight`].
+    /// Operator and logical shape of the weight.
+    pub shape: &'a LayerShape,
+    /// Dense weight `[d_output, fan_in]` in f32; present when the patch declared [`BaseAccess::Weight`].
     pub weight: Option<&'a Tensor<2>>,
+    /// Bias, or a norm's shift, `[d_output]` in f32; `None` when the base has none, which counts as zeros.
+    pub bias: Option<&'a Tensor<1>>,
+}
+
+impl<'a> BaseLayer<'a> {
+    /// A layer of which only the shape is known.
+    #[must_use]
+    pub fn of_shape(shape: &'a LayerShape) -> Self {
+        Self {
+            shape,
+            weight: None,
+            bias: None,
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::{io, ops::Range, path::PathBuf};
 
+use crate::{Operator, dialects::Family};
+
 /// Errors of this crate. Each message names the layer or key, what was found and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,7 +19,7 @@ pub enum PatchError {
         /// Its canonical suffixes.
         keys: Vec<String>,
         /// Families that have those of the keys that no registered kind knows.
-        families: Vec<&'static str>,
+        families: Vec<&'static Family>,
         /// Registered kinds.
         known: Vec<&'static str>,
     },
@@ -120,8 +122,28 @@ pub enum PatchError {
         kind: String,
         /// Shape `[d_output, fan_in]` the patch is for.
         patch: [usize; 2],
-        /// Shape `[d_output, fan_in]` of the base.
-        base: [usize; 2],
+        /// Shape of the base weight; a convolution's with its kernel.
+        base: Vec<usize>,
+    },
+    /// The patch is for a weight of as many rows and columns whose columns are other axes.
+    #[error("the {kind} patch is for a weight of the axes {patch:?}, the layer has {base:?}")]
+    OtherAxes {
+        /// Kind of the patch.
+        kind: String,
+        /// Axes the patch is for.
+        patch: Vec<usize>,
+        /// Shape of the base weight.
+        base: Vec<usize>,
+    },
+    /// The kind has no meaning on such a layer.
+    #[error("a {kind} patch has no meaning on {article} {operator}: {why}", article = article(.operator))]
+    NoMeaning {
+        /// Kind of the patch.
+        kind: String,
+        /// What the layer is.
+        operator: Operator,
+        /// Why not, and where it would have one.
+        why: String,
     },
     /// The patch needs the base's values and only its shape is there.
     #[error(
@@ -238,12 +260,14 @@ pub enum PatchError {
     },
     /// A pattern of an adapter configuration is not a regular expression.
     #[error(
-        "the adapter configuration in `{path}`: `{pattern}` in `alpha_pattern` is not a regular expression \
+        "the adapter configuration in `{path}`: `{pattern}` in `{field}` is not a regular expression \
          that can be used; correct the pattern"
     )]
     ConfigPattern {
         /// The file that holds the configuration.
         path: PathBuf,
+        /// Field of the configuration.
+        field: &'static str,
         /// The pattern.
         pattern: String,
         /// What the parser says.
@@ -261,6 +285,15 @@ pub enum PatchError {
         found: String,
         /// Why it is refused, and what to do.
         why: &'static str,
+    },
+    /// A module was saved whole beside the adapter.
+    #[error(
+        "layer `{target}`: the adapter's `modules_to_save` replaces the whole module, which no patch can; merge \
+         the adapter into its model with PEFT where the module matters"
+    )]
+    SavedModule {
+        /// Path of the module in the file.
+        target: String,
     },
     /// A folder is not an adapter's.
     #[error(
@@ -344,15 +377,16 @@ pub enum PatchError {
 }
 
 /// What is added to a message about keys of known `families`; nothing when there are none.
-fn family_note(families: &[&str]) -> String {
-    if families.is_empty() {
-        return String::new();
+fn family_note(families: &[&Family]) -> String {
+    families
+        .iter()
+        .map(|family| format!("; these are the keys of {family}"))
+        .collect()
+}
+
+fn article(operator: &Operator) -> &'static str {
+    match operator {
+        Operator::Embedding => "an",
+        _ => "a",
     }
-    let names = families.join(" and ");
-    let article = if names.starts_with(['A', 'I', 'O']) {
-        "an"
-    } else {
-        "a"
-    };
-    format!("; these are the keys of {article} {names}, which this build has no kind for")
 }

@@ -9,18 +9,33 @@ use burn::tensor::{DType, TensorData};
 pub(crate) fn first_non_finite(data: &TensorData) -> Option<(usize, f64)> {
     let bytes = data.as_bytes();
     let index = match data.dtype() {
-        DType::F16 => first(bytes, |bytes| {
-            u16::from_ne_bytes(bytes) & F16_EXPONENT == F16_EXPONENT
-        }),
-        DType::BF16 => first(bytes, |bytes| {
-            u16::from_ne_bytes(bytes) & BF16_EXPONENT == BF16_EXPONENT
-        }),
+        DType::F16 => first_half(bytes, F16_EXPONENT),
+        DType::BF16 => first_half(bytes, BF16_EXPONENT),
         DType::F32 | DType::Flex32 => first(bytes, |bytes| !f32::from_ne_bytes(bytes).is_finite()),
         DType::F64 => first(bytes, |bytes| !fits_f32(f64::from_ne_bytes(bytes))),
         _ => None,
     }?;
     let value = data.iter::<f64>().nth(index)?;
     Some((index, value))
+}
+
+/// Eight halves at a time: one more in the lowest bit of an exponent of ones carries into the sign's place, and of no
+/// other exponent.
+fn first_half(bytes: &[u8], exponent: u16) -> Option<usize> {
+    let (masks, lowest) = (in_every_lane(exponent), exponent & exponent.wrapping_neg());
+    let (ones, carries) = (in_every_lane(lowest), in_every_lane(0x8000));
+    let (groups, _) = bytes.as_chunks::<16>();
+    let is_bad = |group: &[u8; 16]| ((u128::from_ne_bytes(*group) & masks) + ones) & carries != 0;
+    let start = groups.iter().position(is_bad).unwrap_or(groups.len()) * 8;
+    let rest = bytes.get(2 * start..)?;
+    let index = first(rest, |bytes| {
+        u16::from_ne_bytes(bytes) & exponent == exponent
+    })?;
+    Some(start + index)
+}
+
+fn in_every_lane(lane: u16) -> u128 {
+    u128::from(lane) * (u128::MAX / 0xFFFF)
 }
 
 fn first<const N: usize>(bytes: &[u8], is_bad: impl Fn([u8; N]) -> bool) -> Option<usize> {

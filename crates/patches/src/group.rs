@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-use crate::{PatchError, finite::first_non_finite};
+use crate::{LayerConfig, PatchError, finite::first_non_finite};
 
 /// The tensors of one target layer, keyed by canonical suffix (`lora_up.weight`, `alpha`, …).
 #[derive(Clone, Debug, Default)]
@@ -13,9 +13,85 @@ pub struct TensorGroup {
     pub target: String,
     /// Canonical suffix to tensor, in the file's dtype.
     pub tensors: BTreeMap<String, TensorData>,
+    /// What a PEFT configuration says of the layer; `None` without a configuration.
+    pub config: Option<LayerConfig>,
 }
 
 impl TensorGroup {
+    /// A group without a configuration.
+    #[must_use]
+    pub fn new(target: impl Into<String>, tensors: BTreeMap<String, TensorData>) -> Self {
+        Self {
+            target: target.into(),
+            tensors,
+            config: None,
+        }
+    }
+
+    /// Whether there is a tensor under `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.tensors.contains_key(key)
+    }
+
+    /// Shape of the tensor under `key`; empty when there is none.
+    #[must_use]
+    pub fn dims(&self, key: &str) -> Vec<usize> {
+        let data = self.tensors.get(key);
+        data.map(|data| data.shape().to_vec()).unwrap_or_default()
+    }
+
+    /// Removes the keys `keys`, as far as they are there, into a group of their own for the same layer.
+    #[must_use]
+    pub fn split_off(&mut self, keys: &[&str]) -> Self {
+        let tensors = keys
+            .iter()
+            .filter_map(|key| self.tensors.remove_entry(*key))
+            .collect();
+        Self {
+            target: self.target.clone(),
+            tensors,
+            config: self.config.clone(),
+        }
+    }
+
+    /// That tensors of the group contradict each other, in the words `why`.
+    #[must_use]
+    pub fn inconsistent(&self, why: impl Into<String>) -> PatchError {
+        PatchError::Inconsistent {
+            target: self.target.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// Removes the finite number under `key`; `None` when the file does not have it.
+    ///
+    /// # Errors
+    /// [`PatchError::NotAScalar`], or [`PatchError::Inconsistent`] for NaN and infinity.
+    pub fn take_finite(&mut self, key: &str) -> Result<Option<f32>, PatchError> {
+        match self.take_scalar(key)? {
+            Some(value) if !value.is_finite() => {
+                Err(self.inconsistent(format!("`{key}` is {value}, expected a finite number")))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// Factor on the residual of a kind whose scale is `alpha / rank`: the file's own `scale` where there is
+    /// one, else `alpha / rank`, else 1.
+    ///
+    /// # Errors
+    /// As [`take_finite`](Self::take_finite), or [`PatchError::Inconsistent`] for a rank of 0.
+    pub fn take_scale(&mut self, rank: usize) -> Result<f32, PatchError> {
+        let alpha = self.take_finite("alpha")?;
+        let scale = self.take_finite("scale")?;
+        if rank == 0 {
+            return Err(self.inconsistent("the rank is 0"));
+        }
+        let scale = scale.or(alpha.map(|alpha| alpha / rank as f32));
+        Ok(scale.unwrap_or(1.0))
+    }
+
     /// Removes `key` and makes it a tensor of rank `D` on `device`, in the file's dtype where the
     /// device has it and in f32 where it does not.
     ///
@@ -75,6 +151,32 @@ impl TensorGroup {
         }
     }
 
+    /// Removes the vector under `key`, whatever axes of size 1 it has beside the one of its values:
+    /// `[1, N, 1, 1] -> [N]`. The second answer is the axis of the values, `None` where there is only one axis or
+    /// one value.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take), with [`PatchError::WrongRank`] for more than one axis of values or none.
+    pub(crate) fn take_vector(
+        &mut self,
+        key: &str,
+        device: &Device,
+    ) -> Result<(Tensor<1>, Option<usize>), PatchError> {
+        let data = self.take_data(key)?;
+        let shape = data.shape().to_vec();
+        let long = |(_, size): &(usize, &usize)| **size != 1;
+        let mut axes = shape.iter().enumerate().filter(long);
+        let axis = axes.next().map(|(axis, _)| axis);
+        if shape.is_empty() || shape.contains(&0) || axes.next().is_some() {
+            let expected = "one dimension, or more where the others are of size 1";
+            return Err(self.wrong_rank(key, &data, expected.into()));
+        }
+        let length = shape.iter().product::<usize>();
+        let axis = axis.filter(|_| shape.len() > 1);
+        let vector = self.upload::<1>(key, reshaped(data, [length]), device)?;
+        Ok((vector, axis))
+    }
+
     /// Removes the one number under `key`; `None` when the file does not have it.
     ///
     /// # Errors
@@ -120,21 +222,35 @@ impl TensorGroup {
         }
     }
 
+    /// Removes `key` as it stands in the file, floating point and finite.
+    ///
+    /// # Errors
+    /// [`PatchError::MissingTensor`], [`PatchError::NotFloat`] or [`PatchError::NotFinite`].
+    pub(crate) fn take_floats(&mut self, key: &str) -> Result<TensorData, PatchError> {
+        let data = self.take_data(key)?;
+        self.check_floats(key, &data)?;
+        Ok(data)
+    }
+
+    fn check_floats(&self, key: &str, data: &TensorData) -> Result<(), PatchError> {
+        if data.dtype().is_float() {
+            return self.check_finite(key, data);
+        }
+        Err(PatchError::NotFloat {
+            target: self.target.clone(),
+            key: key.into(),
+            found: data.dtype().name().into(),
+        })
+    }
+
     fn upload<const D: usize>(
         &self,
         key: &str,
         data: TensorData,
         device: &Device,
     ) -> Result<Tensor<D>, PatchError> {
+        self.check_floats(key, &data)?;
         let dtype = data.dtype();
-        if !dtype.is_float() {
-            return Err(PatchError::NotFloat {
-                target: self.target.clone(),
-                key: key.into(),
-                found: dtype.name().into(),
-            });
-        }
-        self.check_finite(key, &data)?;
         let dtype = if device.supports_dtype(dtype) {
             dtype
         } else {
@@ -161,7 +277,7 @@ pub(crate) fn checked_product(sizes: &[usize]) -> Option<usize> {
 }
 
 /// `data` under another shape of as many elements.
-fn reshaped(data: TensorData, shape: [usize; 2]) -> TensorData {
+fn reshaped<const D: usize>(data: TensorData, shape: [usize; D]) -> TensorData {
     let (bytes, _, dtype) = data.into_parts();
     TensorData::from_bytes(bytes, shape, dtype)
 }

@@ -5,27 +5,66 @@
 //! Files with such a configuration carry no alpha of their own: scale = `lora_alpha / rank`, or
 //! `lora_alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
 //!
-//! `r` and `rank_pattern` are not read: they say what ranks the factors were made with, and the factors
-//! in the file have them. Where the two disagree, the file's own rank rules.
+//! `r` and `rank_pattern` say what ranks the factors were made with; the factors in the file have them, and where
+//! the two disagree, the file's own rank rules. Only an adapter whose initialisation took a part of the base is told
+//! by it: converted to the original base, its factors have twice the rank.
 
-use std::{fmt, path::Path};
+mod layer;
+mod raw;
+
+use std::path::Path;
 
 use regex_lite::{Regex, RegexBuilder};
-use serde::{
-    Deserialize,
-    de::{Deserializer, MapAccess, Visitor},
-};
 use serde_json::Value;
 
-use crate::PatchError;
+use crate::{Component, PatchError, RefusedGroup};
+pub use layer::{LayerConfig, OftConfig};
+use raw::{Entries, Names, RawConfig};
 
 /// A PEFT adapter configuration.
 #[derive(Clone, Debug)]
 pub struct AdapterConfig {
-    peft_type: Option<String>,
-    alpha: Option<f64>,
-    alpha_pattern: Vec<(Regex, f64)>,
-    use_rslora: bool,
+    /// By the component's name; empty in an `adapter_config.json`.
+    components: Vec<(&'static str, ComponentConfig)>,
+}
+
+/// What the configuration says of the layers of one component.
+#[derive(Clone, Debug)]
+struct ComponentConfig {
+    /// What it says of layers that no pattern is for.
+    layer: LayerConfig,
+    alpha_pattern: Vec<(Pattern, f64)>,
+    rank_pattern: Vec<(Pattern, usize)>,
+    feedforward: Option<Feedforward>,
+    modules_to_save: Vec<String>,
+}
+
+/// A name of layers, as PEFT matches them: the whole path, or its end after a dot.
+#[derive(Clone, Debug)]
+struct Pattern {
+    key: String,
+    regex: Regex,
+}
+
+/// A layer's path as a target has it, and with each name that a target leaves out of it: PEFT matches patterns
+/// against the path inside the model that was wrapped, which may be the whole pipeline.
+struct Spellings([String; 1 + WRAPPED.len()]);
+
+impl Spellings {
+    fn of(path: &str) -> Self {
+        let [transformer, unet, diffusion_model] = WRAPPED.map(|name| format!("{name}.{path}"));
+        Self([path.into(), transformer, unet, diffusion_model])
+    }
+
+    fn any(&self, matches: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|path| matches(path))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Feedforward {
+    Whole(Regex),
+    Ends(Vec<String>),
 }
 
 impl AdapterConfig {
@@ -36,7 +75,7 @@ impl AdapterConfig {
     ///
     /// # Errors
     /// [`PatchError::ConfigTooLong`], [`PatchError::ConfigJson`], [`PatchError::ConfigPattern`], or
-    /// [`PatchError::UnsupportedConfig`] for adapters that are only valid on a base that was changed.
+    /// [`PatchError::UnsupportedConfig`] for what no patch of the layers can express.
     pub fn from_json(path: &Path, text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let text = text.as_ref();
         if text.len() > Self::MAX_BYTES {
@@ -45,11 +84,16 @@ impl AdapterConfig {
                 max_bytes: Self::MAX_BYTES,
             });
         }
-        let raw = serde_json::from_slice(text).map_err(|source| PatchError::ConfigJson {
+        let components = raw::components(text).map_err(|source| PatchError::ConfigJson {
             path: path.into(),
             source,
         })?;
-        Self::from_raw(path, raw)
+        let components = components
+            .into_iter()
+            .map(|(name, raw)| Ok((name, ComponentConfig::from_raw(path, raw)?)));
+        Ok(Self {
+            components: components.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Reads the metadata of the safetensors file `path`; `None` when it holds no configuration.
@@ -68,166 +112,242 @@ impl AdapterConfig {
     /// Kind of adapter the file was saved as, e.g. `LORA`.
     #[must_use]
     pub fn peft_type(&self) -> Option<&str> {
-        self.peft_type.as_deref()
+        self.main()?.layer.peft_type.as_deref()
     }
 
-    /// The alpha that makes `alpha / rank` the scale of the layer `target` (dotted path);
-    /// `None` when the configuration does not give one.
+    /// Whether the base of the adapter keeps its linear weights as `[d_input, d_output]`.
     #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "scales are f32 everywhere else"
-    )]
-    pub fn effective_alpha(&self, target: &str, rank: usize) -> Option<f32> {
-        let listed = self
-            .alpha_pattern
-            .iter()
-            .find(|(pattern, _)| pattern.is_match(target));
-        let alpha = listed.map(|(_, alpha)| *alpha).or(self.alpha)?;
-        let factor = if self.use_rslora {
-            (rank as f64).sqrt()
-        } else {
-            1.0
-        };
-        Some((alpha * factor) as f32)
+    pub fn is_base_transposed(&self) -> bool {
+        self.main().is_some_and(|main| main.layer.fan_in_fan_out)
     }
 
+    /// What the configuration says of the layer `target` (dotted path): of its component's, where its name starts with
+    /// a text encoder's, else of the main model's.
+    #[must_use]
+    pub fn layer(&self, target: &str) -> LayerConfig {
+        self.of(target)
+            .map(|(component, path)| component.layer(path))
+            .unwrap_or_default()
+    }
+
+    /// What is to be said of the configuration beside a file whose layers are `targets`.
+    #[must_use]
+    pub fn notes(&self, targets: &[&str]) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (name, component) in &self.components {
+            let own = targets.iter().filter_map(|target| self.of(target));
+            let own = own.filter(|(found, _)| std::ptr::eq(*found, component));
+            let paths: Vec<_> = own.map(|(_, path)| path).collect();
+            component.note_unmatched(name, &paths, &mut notes);
+        }
+        notes
+    }
+
+    /// Takes the keys of whole modules that `modules_to_save` names out of `keys`, one group a module.
+    pub(crate) fn take_saved_modules(&self, keys: &mut Vec<String>) -> Vec<RefusedGroup> {
+        let mut groups: Vec<RefusedGroup> = Vec::new();
+        keys.retain(|key| {
+            let Some(module) = self.saved_module(key) else {
+                return true;
+            };
+            match groups.iter_mut().find(|group| group.target == module) {
+                Some(group) => group.keys.push(key.clone()),
+                None => groups.push(RefusedGroup {
+                    target: module.into(),
+                    component: Component::default(),
+                    keys: vec![key.clone()],
+                    error: PatchError::SavedModule {
+                        target: module.into(),
+                    },
+                }),
+            }
+            false
+        });
+        groups
+    }
+
+    /// The path of the saved module that `key` is a parameter of.
+    fn saved_module<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let (path, _) = key.rsplit_once('.')?;
+        let is_saved = |name: &String| !name.is_empty() && path.ends_with(name.as_str());
+        let mut names = self
+            .components
+            .iter()
+            .flat_map(|(_, component)| &component.modules_to_save);
+        names.any(is_saved).then_some(path)
+    }
+
+    /// The component that is not a text encoder's.
+    fn main(&self) -> Option<&ComponentConfig> {
+        MAIN.into_iter().find_map(|name| self.component(name))
+    }
+
+    fn component(&self, name: &str) -> Option<&ComponentConfig> {
+        let mut components = self.components.iter();
+        components.find_map(|(known, component)| (*known == name).then_some(component))
+    }
+
+    /// The component that `target` is a layer of, and the layer's path in it.
+    fn of<'a>(&self, target: &'a str) -> Option<(&ComponentConfig, &'a str)> {
+        let named = target
+            .split_once('.')
+            .and_then(|(name, path)| Some((self.component(name)?, path)));
+        named.or_else(|| self.main().map(|main| (main, target)))
+    }
+}
+
+impl ComponentConfig {
     fn from_raw(path: &Path, raw: RawConfig) -> Result<Self, PatchError> {
         raw.check(path)?;
-        let alpha_pattern = raw.alpha_pattern.unwrap_or_default().0;
+        let feedforward = match &raw.feedforward_modules {
+            None => None,
+            Some(Names::Ends(ends)) => Some(Feedforward::Ends(ends.clone())),
+            Some(Names::Pattern(pattern)) => {
+                let whole = format!("^(?:{pattern})$");
+                let field = "feedforward_modules";
+                Some(Feedforward::Whole(compiled(path, field, pattern, &whole)?))
+            }
+        };
         Ok(Self {
-            peft_type: raw.peft_type,
-            alpha: raw.lora_alpha,
-            alpha_pattern: alpha_pattern
-                .into_iter()
-                .map(|(key, alpha)| Ok((compiled(path, key)?, alpha)))
-                .collect::<Result<_, _>>()?,
-            use_rslora: raw.use_rslora.unwrap_or(false),
+            layer: LayerConfig {
+                changed_base: changed_base(raw.init_lora_weights.as_ref()),
+                oft: oft(&raw),
+                peft_type: raw.peft_type,
+                alpha: raw.lora_alpha,
+                rank: raw.r,
+                use_rslora: raw.use_rslora.unwrap_or(false),
+                use_dora: raw.use_dora.unwrap_or(false),
+                lora_bias: raw.lora_bias.unwrap_or(false),
+                fan_in_fan_out: raw.fan_in_fan_out.unwrap_or(false),
+                is_feedforward: None,
+            },
+            alpha_pattern: patterns(path, "alpha_pattern", raw.alpha_pattern)?,
+            rank_pattern: patterns(path, "rank_pattern", raw.rank_pattern)?,
+            feedforward,
+            modules_to_save: raw.modules_to_save.unwrap_or_default(),
+        })
+    }
+
+    fn layer(&self, path: &str) -> LayerConfig {
+        let (feedforward, spellings) = (self.feedforward.as_ref(), Spellings::of(path));
+        LayerConfig {
+            alpha: first_match(&self.alpha_pattern, &spellings).or(self.layer.alpha),
+            rank: first_match(&self.rank_pattern, &spellings).or(self.layer.rank),
+            is_feedforward: feedforward.map(|feedforward| feedforward.names(&spellings)),
+            ..self.layer.clone()
+        }
+    }
+
+    /// Adds the patterns that none of `paths` matches.
+    fn note_unmatched(&self, name: &str, paths: &[&str], notes: &mut Vec<String>) {
+        let alphas = self
+            .alpha_pattern
+            .iter()
+            .map(|(pattern, _)| ("alpha_pattern", pattern));
+        let ranks = self
+            .rank_pattern
+            .iter()
+            .map(|(pattern, _)| ("rank_pattern", pattern));
+        let dot = if name.is_empty() { "" } else { "." };
+        let layers: Vec<_> = paths.iter().map(|path| Spellings::of(path)).collect();
+        for (field, pattern) in alphas.chain(ranks) {
+            if !layers.iter().any(|layer| pattern.is_for(layer)) {
+                notes.push(format!(
+                    "`{}` in {name}{dot}{field} of the adapter configuration matches no layer of the file",
+                    pattern.key
+                ));
+            }
+        }
+    }
+}
+
+impl Pattern {
+    fn is_for(&self, layer: &Spellings) -> bool {
+        layer.any(|path| self.regex.is_match(path))
+    }
+}
+
+impl Feedforward {
+    fn names(&self, layer: &Spellings) -> bool {
+        layer.any(|path| match self {
+            Self::Whole(regex) => regex.is_match(path),
+            Self::Ends(ends) => ends.iter().any(|end| path.ends_with(end.as_str())),
         })
     }
 }
 
-fn compiled(path: &Path, key: String) -> Result<Regex, PatchError> {
-    // PEFT matches a module's path against the key as a whole name at its end.
-    RegexBuilder::new(&format!("^(?:.*\\.)?(?:{key})$"))
+fn first_match<T: Copy>(patterns: &[(Pattern, T)], layer: &Spellings) -> Option<T> {
+    let mut patterns = patterns.iter();
+    patterns.find_map(|(pattern, value)| pattern.is_for(layer).then_some(*value))
+}
+
+fn patterns<T>(
+    path: &Path,
+    field: &'static str,
+    entries: Option<Entries<T>>,
+) -> Result<Vec<(Pattern, T)>, PatchError> {
+    let compile = |(key, value): (String, T)| {
+        // PEFT matches a module's path against the key as a whole name at its end.
+        let regex = compiled(path, field, &key, &format!("^(?:.*\\.)?(?:{key})$"))?;
+        Ok((Pattern { key, regex }, value))
+    };
+    entries
+        .unwrap_or_default()
+        .0
+        .into_iter()
+        .map(compile)
+        .collect()
+}
+
+fn compiled(
+    path: &Path,
+    field: &'static str,
+    pattern: &str,
+    text: &str,
+) -> Result<Regex, PatchError> {
+    RegexBuilder::new(text)
         .size_limit(MAX_PATTERN_BYTES)
         .build()
         .map_err(|source| PatchError::ConfigPattern {
             path: path.into(),
-            pattern: key,
+            field,
+            pattern: pattern.into(),
             source,
         })
 }
 
-/// The fields as they stand in the file; a saved configuration writes `null` for what is unset.
-#[derive(Deserialize)]
-struct RawConfig {
-    #[serde(alias = "transformer.peft_type")]
-    peft_type: Option<String>,
-    #[serde(
-        alias = "alpha",
-        alias = "transformer.lora_alpha",
-        alias = "transformer.alpha"
-    )]
-    lora_alpha: Option<f64>,
-    #[serde(alias = "transformer.alpha_pattern")]
-    alpha_pattern: Option<Patterns>,
-    #[serde(alias = "transformer.use_rslora")]
-    use_rslora: Option<bool>,
-    #[serde(alias = "transformer.init_lora_weights")]
-    init_lora_weights: Option<Value>,
-    #[serde(alias = "transformer.layer_replication")]
-    layer_replication: Option<Value>,
-    #[serde(alias = "transformer.trainable_token_indices")]
-    trainable_token_indices: Option<Value>,
-    #[serde(alias = "transformer.alora_invocation_tokens")]
-    alora_invocation_tokens: Option<Value>,
+fn changed_base(init: Option<&Value>) -> Option<String> {
+    let init = init?.as_str()?;
+    let changes_base = CHANGES_BASE.iter().any(|name| init.starts_with(name));
+    changes_base.then(|| init.into())
 }
 
-impl RawConfig {
-    /// Refuses what no residual on the original base can express, and more patterns than any file has.
-    fn check(&self, path: &Path) -> Result<(), PatchError> {
-        let unsupported = |(field, found, why)| {
-            Err(PatchError::UnsupportedConfig {
-                path: path.into(),
-                field,
-                found,
-                why,
-            })
-        };
-        self.refused().map_or(Ok(()), unsupported)
-    }
-
-    /// The first field that is refused, its value, and why.
-    fn refused(&self) -> Option<(&'static str, String, &'static str)> {
-        if let Some(Value::String(init)) = &self.init_lora_weights
-            && CHANGES_BASE.iter().any(|name| init.starts_with(name))
-        {
-            let found = Value::from(init.as_str()).to_string();
-            return Some(("init_lora_weights", found, CONVERT));
-        }
-        let num_patterns = self.alpha_pattern.as_ref().map_or(0, |all| all.0.len());
-        if num_patterns > MAX_PATTERNS {
-            let found = format!("{num_patterns} patterns");
-            return Some(("alpha_pattern", found, TOO_MANY_PATTERNS));
-        }
-        let fields = [
-            (
-                "layer_replication",
-                &self.layer_replication,
-                "it changes the model's depth",
-            ),
-            (
-                "trainable_token_indices",
-                &self.trainable_token_indices,
-                "it replaces embeddings",
-            ),
-            (
-                "alora_invocation_tokens",
-                &self.alora_invocation_tokens,
-                "it acts on some tokens only",
-            ),
-        ];
-        let mut fields = fields.into_iter();
-        fields.find_map(|(field, value, why)| Some((field, value.as_ref()?.to_string(), why)))
+fn oft(raw: &RawConfig) -> OftConfig {
+    let default = OftConfig::default();
+    OftConfig {
+        is_series: raw.use_cayley_neumann.unwrap_or(default.is_series),
+        num_terms: raw.num_cayley_neumann_terms.unwrap_or(default.num_terms),
+        // PEFT names its version in a configuration since 0.18.
+        is_last_term_single: raw.peft_version.as_deref().is_some_and(is_from_0_18),
+        is_constrained: raw.coft.unwrap_or(default.is_constrained),
+        epsilon: raw.eps.unwrap_or(default.epsilon),
     }
 }
 
-/// Pattern to alpha, in the file's order: the first match counts.
-#[derive(Default)]
-struct Patterns(Vec<(String, f64)>);
-
-impl<'de> Deserialize<'de> for Patterns {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(PatternsVisitor)
-    }
-}
-
-struct PatternsVisitor;
-
-impl<'de> Visitor<'de> for PatternsVisitor {
-    type Value = Patterns;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object of numbers")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Patterns, A::Error> {
-        let mut patterns = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            patterns.push(entry);
-        }
-        Ok(Patterns(patterns))
-    }
+fn is_from_0_18(version: &str) -> bool {
+    let mut numbers = version
+        .split('.')
+        .map_while(|number| number.parse::<u64>().ok());
+    let (major, minor) = (numbers.next(), numbers.next());
+    major.is_some() && (major, minor) >= (Some(0), Some(18))
 }
 
 const METADATA_KEY: &str = "lora_adapter_metadata";
+/// Names of the components that are the main model.
+const MAIN: [&str; 3] = ["", "transformer", "unet"];
+/// Names of the main model that are left out of its layers' targets.
+const WRAPPED: [&str; 3] = ["transformer", "unet", "diffusion_model"];
 /// Initialisations that move a part of the base weight into the factors.
 const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
-const CONVERT: &str = "its factors fit a base that was changed in training; save it with \
-                       `path_initial_model_for_weight_conversion` to convert it";
-/// More patterns than a model has layers.
-const MAX_PATTERNS: usize = 4096;
-const TOO_MANY_PATTERNS: &str = "at most 4096 are read; write one pattern for several layers";
 /// Memory of one compiled pattern, so that a short text cannot ask for gigabytes.
 const MAX_PATTERN_BYTES: usize = 1 << 16;

@@ -1,13 +1,41 @@
 //! The registry of patch kinds: order-free detection by the exact key set.
 
-use std::sync::Arc;
+mod unaccepted;
 
-use burn::tensor::Device;
+use std::{cmp::Reverse, sync::Arc};
 
-use crate::{Patch, PatchError, TensorGroup, dialects::family};
+use burn::tensor::{Device, TensorData};
+
+use crate::{Patch, PatchError, TensorGroup};
+use unaccepted::unaccepted;
 
 /// Builds a patch from exactly the keys of its kind.
 pub type LoadPatch = fn(TensorGroup, &Device) -> Result<Arc<dyn Patch>, PatchError>;
+
+/// Builds a patch around another from exactly the keys of its own kind.
+pub type WrapPatch = fn(Arc<dyn Patch>, TensorGroup, &Device) -> Result<Arc<dyn Patch>, PatchError>;
+
+/// How a kind builds its patches.
+#[derive(Clone, Copy, Debug)]
+pub enum Build {
+    /// From its keys alone.
+    Load(LoadPatch),
+    /// From its keys, around the patch that the other keys of the layer make.
+    Wrap(WrapPatch),
+}
+
+/// What `overglaze registry` tells of a kind; plain text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KindDocs {
+    /// The residual, in the letters of the files' keys.
+    pub formula: &'static str,
+    /// Layers it has a meaning on.
+    pub layers: &'static str,
+    /// How the residual depends on the strength.
+    pub strength: &'static str,
+    /// The paper and equation, or the program and file, that the formula is from.
+    pub source: &'static str,
+}
 
 /// A registered kind of patch; submit one with [`register_patch!`](crate::register_patch).
 ///
@@ -19,6 +47,8 @@ pub struct PatchKind {
     pub name: &'static str,
     /// Key sets that identify the kind; one of them must be fully present.
     pub signatures: &'static [&'static [&'static str]],
+    /// Key sets, beside the optional keys, that `load` takes only to refuse them with a reason of its own.
+    pub refused: &'static [&'static [&'static str]],
     /// Further keys the kind understands.
     pub optional: &'static [&'static str],
     /// Other spellings of the kind's keys in files, and the key each stands for. A `*` stands for the
@@ -28,8 +58,12 @@ pub struct PatchKind {
     /// The key whose rows are the rank, in kinds whose scale is `alpha / rank`. Such a kind gets the
     /// `alpha` of a PEFT configuration where the file has none.
     pub rank_key: Option<&'static str>,
+    /// Dimensions that a key has in this kind, where another kind has the same keys with others.
+    pub dimensions: &'static [(&'static str, usize)],
     /// Builds the patch from the keys; tensors are placed on the device.
-    pub load: LoadPatch,
+    pub build: Build,
+    /// What it is, for people.
+    pub docs: KindDocs,
 }
 inventory::collect!(PatchKind);
 
@@ -49,20 +83,59 @@ impl PatchKind {
         signatures: &'static [&'static [&'static str]],
         load: LoadPatch,
     ) -> Self {
+        Self::with_build(name, signatures, Build::Load(load))
+    }
+
+    /// A kind whose keys, one of `signatures`, stand beside those of another kind, around whose patch `wrap`
+    /// lays its own.
+    #[must_use]
+    pub const fn wrapper(
+        name: &'static str,
+        signatures: &'static [&'static [&'static str]],
+        wrap: WrapPatch,
+    ) -> Self {
+        Self::with_build(name, signatures, Build::Wrap(wrap))
+    }
+
+    const fn with_build(
+        name: &'static str,
+        signatures: &'static [&'static [&'static str]],
+        build: Build,
+    ) -> Self {
         Self {
             name,
             signatures,
+            refused: &[],
             optional: &[],
             aliases: &[],
             rank_key: None,
-            load,
+            dimensions: &[],
+            build,
+            docs: KindDocs {
+                formula: "",
+                layers: "",
+                strength: "",
+                source: "",
+            },
         }
+    }
+
+    /// With what `overglaze registry` tells of it.
+    #[must_use]
+    pub const fn with_docs(self, docs: KindDocs) -> Self {
+        Self { docs, ..self }
     }
 
     /// With further keys the kind understands: see [`optional`](Self::optional).
     #[must_use]
     pub const fn with_optional(self, optional: &'static [&'static str]) -> Self {
         Self { optional, ..self }
+    }
+
+    /// With key sets that it refuses: see [`refused`](Self::refused).
+    #[must_use]
+    pub const fn with_refused(self, refused: &'static [&'static [&'static str]]) -> Self {
+        Self { refused, ..self }
     }
 
     /// With other spellings of its keys: see [`aliases`](Self::aliases).
@@ -80,6 +153,12 @@ impl PatchKind {
         }
     }
 
+    /// With dimensions that tell it from a kind of the same keys: see [`dimensions`](Self::dimensions).
+    #[must_use]
+    pub const fn with_dimensions(self, dimensions: &'static [(&'static str, usize)]) -> Self {
+        Self { dimensions, ..self }
+    }
+
     /// Every key the kind understands.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.signatures
@@ -90,15 +169,27 @@ impl PatchKind {
             .copied()
     }
 
-    /// Whether the keys of `group` are exactly those of this kind.
+    /// Whether the keys of `group` are exactly those of this kind. A wrapper accepts none: it needs another
+    /// kind's beside its own.
     #[must_use]
     pub fn accepts(&self, group: &TensorGroup) -> bool {
-        self.signatures.iter().any(|signature| {
-            signature.iter().all(|key| group.tensors.contains_key(*key))
-                && group.tensors.keys().all(|key| {
-                    signature.contains(&key.as_str()) || self.optional.contains(&key.as_str())
-                })
-        })
+        let has_dimensions = |(key, dimensions): &(&str, usize)| {
+            let data = group.tensors.get(*key);
+            data.is_none_or(|data| data.rank() == *dimensions)
+        };
+        self.dimensions.iter().all(has_dimensions) && self.accepts_keys(group)
+    }
+
+    /// As [`accepts`](Self::accepts), whatever the tensors' dimensions.
+    fn accepts_keys(&self, group: &TensorGroup) -> bool {
+        let mut signatures = self.signatures.iter().chain(self.refused);
+        matches!(self.build, Build::Load(_))
+            && signatures.any(|signature| {
+                signature.iter().all(|key| group.tensors.contains_key(*key))
+                    && group.tensors.keys().all(|key| {
+                        signature.contains(&key.as_str()) || self.optional.contains(&key.as_str())
+                    })
+            })
     }
 
     /// Rank of the factors in `group`: rows of the [`rank_key`](Self::rank_key).
@@ -109,7 +200,7 @@ impl PatchKind {
     }
 
     /// The signature keys that `group` lacks, when all its keys are this kind's and one of them is
-    /// a signature's; where several signatures fit, the fewest.
+    /// a signature's; where several signatures fit, the fewest, and of as few those of the longest.
     fn missing_keys(&self, group: &TensorGroup) -> Option<Vec<String>> {
         let has = |key: &&str| group.tensors.contains_key(*key);
         if !group
@@ -119,12 +210,17 @@ impl PatchKind {
         {
             return None;
         }
-        self.signatures
-            .iter()
+        let signatures = self.signatures.iter();
+        let signature = signatures
             .filter(|signature| signature.iter().any(has))
-            .map(|signature| signature.iter().filter(|key| !has(key)))
-            .map(|missing| missing.map(|key| String::from(*key)).collect::<Vec<_>>())
-            .min_by_key(Vec::len)
+            .min_by_key(|signature| {
+                let num_present = signature.iter().copied().filter(|key| has(key)).count();
+                (signature.len() - num_present, Reverse(num_present))
+            })?;
+        let missing = signature.iter().filter(|key| !has(key));
+        let missing: Vec<_> = missing.map(|key| String::from(*key)).collect();
+        // Two whole signatures are no incomplete one.
+        (!missing.is_empty()).then_some(missing)
     }
 }
 
@@ -136,7 +232,8 @@ pub fn kinds() -> Vec<&'static PatchKind> {
     kinds
 }
 
-/// Builds the patch whose kind accepts exactly the keys of `group`, in whatever order kinds registered.
+/// Builds the patch whose kind accepts exactly the keys of `group`, in whatever order kinds registered. Where
+/// none does, the keys of a wrapper are taken out and its patch is built around that of the others.
 ///
 /// # Errors
 /// [`PatchError::Unrecognized`], [`PatchError::Incomplete`] or [`PatchError::Ambiguous`], all naming
@@ -145,8 +242,11 @@ pub fn load(group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     let known = kinds();
     let accepting: Vec<_> = known.iter().filter(|kind| kind.accepts(&group)).collect();
     match accepting.as_slice() {
-        [kind] => (kind.load)(group, device),
-        [] => Err(unaccepted(group, &known)),
+        [kind] => build(kind, group, device),
+        [] => match split_wrapper(&group, &known) {
+            Some((wrap, inner, own)) => wrap(load(inner, device)?, own, device),
+            None => Err(unaccepted(group, &known)),
+        },
         several => Err(PatchError::Ambiguous {
             target: group.target,
             keys: group.tensors.into_keys().collect(),
@@ -155,39 +255,80 @@ pub fn load(group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     }
 }
 
-fn unaccepted(group: TensorGroup, known: &[&'static PatchKind]) -> PatchError {
-    let mut near = known
-        .iter()
-        .filter_map(|kind| Some((kind.name, kind.missing_keys(&group)?)));
-    let nearest = near.next().filter(|_| near.next().is_none());
-    let TensorGroup { target, tensors } = group;
-    let keys: Vec<_> = tensors.into_keys().collect();
-    match nearest {
-        Some((kind, missing)) => PatchError::Incomplete {
-            target,
-            keys,
-            missing,
-            kind,
-        },
-        None => PatchError::Unrecognized {
-            families: unknown_families(&keys, known),
-            known: known.iter().map(|kind| kind.name).collect(),
-            target,
-            keys,
-        },
+/// Whether some kind, or wrappers around one, accept exactly the keys of `group`.
+#[must_use]
+pub fn is_accepted(group: &TensorGroup) -> bool {
+    let known = kinds();
+    let mut group = group.clone();
+    loop {
+        if known.iter().any(|kind| kind.accepts(&group)) {
+            return true;
+        }
+        match split_wrapper(&group, &known) {
+            Some((_, inner, _)) => group = inner,
+            None => return false,
+        }
     }
 }
 
-/// The families of those `keys` that no kind knows, by name.
-fn unknown_families(keys: &[String], kinds: &[&'static PatchKind]) -> Vec<&'static str> {
-    let is_known = |key: &str| {
-        kinds
-            .iter()
-            .any(|kind| kind.keys().any(|known| known == key))
-    };
-    let unknown = keys.iter().filter(|key| !is_known(key));
-    let mut families: Vec<_> = unknown.filter_map(|key| family(key)).collect();
-    families.sort_unstable();
-    families.dedup();
-    families
+fn build(
+    kind: &PatchKind,
+    mut group: TensorGroup,
+    device: &Device,
+) -> Result<Arc<dyn Patch>, PatchError> {
+    let config = group.config.as_ref();
+    if let Some(why) = config.and_then(|config| config.misfit(kind.rank(&group))) {
+        return Err(group.inconsistent(why));
+    }
+    if let Some(alpha) = alpha_from_config(kind, &group) {
+        group
+            .tensors
+            .insert(ALPHA.into(), TensorData::from([alpha]));
+    }
+    match kind.build {
+        Build::Load(load) => load(group, device),
+        Build::Wrap(_) => Err(unaccepted(group, &kinds())),
+    }
 }
+
+/// Alpha from the PEFT configuration, for a layer whose kind takes one and that has none of its own.
+fn alpha_from_config(kind: &PatchKind, group: &TensorGroup) -> Option<f32> {
+    if group.has(ALPHA) || !kind.keys().any(|key| key == ALPHA) {
+        return None;
+    }
+    group.config.as_ref()?.effective_alpha(kind.rank(group)?)
+}
+
+/// Whether the scale of the group's factors is `alpha / rank` for an alpha of 0.
+pub(crate) fn has_alpha_of_zero(group: &TensorGroup) -> bool {
+    let is_there = |kind: &&PatchKind| kind.rank_key.is_some_and(|key| group.has(key));
+    // A scale of the file's own comes before alpha.
+    if group.has(SCALE) || !kinds().iter().any(is_there) {
+        return false;
+    }
+    match group.tensors.get(ALPHA) {
+        Some(alpha) => alpha.iter::<f32>().all(|alpha| alpha == 0.0),
+        None => group.config.as_ref().and_then(|config| config.alpha) == Some(0.0),
+    }
+}
+
+/// The first wrapper whose signature is there beside other keys, those keys, and its own.
+fn split_wrapper(
+    group: &TensorGroup,
+    known: &[&'static PatchKind],
+) -> Option<(WrapPatch, TensorGroup, TensorGroup)> {
+    known.iter().find_map(|kind| {
+        let Build::Wrap(wrap) = kind.build else {
+            return None;
+        };
+        let is_there = |signature: &&&[&str]| signature.iter().all(|key| group.has(key));
+        kind.signatures.iter().find(is_there)?;
+        let keys: Vec<_> = kind.keys().collect();
+        let mut inner = group.clone();
+        let own = inner.split_off(&keys);
+        (!inner.tensors.is_empty()).then_some((wrap, inner, own))
+    })
+}
+
+const ALPHA: &str = "alpha";
+const SCALE: &str = "scale";

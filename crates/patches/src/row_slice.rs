@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 
 use burn::tensor::{Device, FloatDType, Tensor};
 
-use crate::{BaseAccess, BaseLayer, Patch, PatchError};
+use crate::{BaseAccess, BaseLayer, ConvInput, Feature, LayerShape, Patch, PatchError, Replaced};
 
 /// The patch reduced to the output rows `rows` of its residual.
 ///
@@ -35,34 +35,50 @@ impl Patch for RowSlice {
         self.patch.kind()
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
-        if base[0] != self.rows.len() || self.rows.is_empty() {
-            let (kind, patch) = (self.kind().into(), [self.rows.len(), base[1]]);
-            return Err(PatchError::DoesNotFit { kind, patch, base });
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
+        if layer.d_output() != self.rows.len() || self.rows.is_empty() {
+            return Err(PatchError::DoesNotFit {
+                kind: self.kind().into(),
+                patch: [self.rows.len(), layer.fan_in()],
+                base: layer.dims().into(),
+            });
         }
-        self.whole_shape(base[1]).map(|_| ())
+        self.whole_shape(layer).map(|_| ())
+    }
+
+    fn replaces(&self) -> Replaced {
+        self.patch.replaces()
+    }
+
+    fn at_strength(&self, strength: f32) -> Option<Arc<dyn Patch>> {
+        let patch = self.patch.at_strength(strength)?;
+        Some(slice_rows(&patch, self.rows.clone()))
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let fan_in = base.shape[1];
-        let whole = BaseLayer {
-            shape: self.whole_shape(fan_in)?,
-            weight: None,
-        };
-        let delta = self.patch.delta_weight(&whole)?;
-        Ok(delta.map(|delta| delta.slice([self.rows.clone(), 0..fan_in])))
+        let whole = self.whole_shape(base.shape)?;
+        let delta = self.patch.delta_weight(&BaseLayer::of_shape(&whole))?;
+        Ok(delta.map(|delta| delta.slice_dim(0, self.rows.clone())))
     }
 
-    fn delta_bias(&self) -> Option<Tensor<1>> {
-        self.patch
-            .delta_bias()
-            .map(|delta| delta.slice([self.rows.clone()]))
+    fn changes_bias(&self) -> bool {
+        self.patch.changes_bias()
+    }
+
+    fn delta_bias(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<1>>, PatchError> {
+        let whole = self.whole_shape(base.shape)?;
+        let delta = self.patch.delta_bias(&BaseLayer::of_shape(&whole))?;
+        Ok(delta.map(|delta| delta.slice([self.rows.clone()])))
     }
 
     fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
         let num_rows = input.dims()[0];
         let output = self.patch.sidecar_linear(input)?;
         Some(output.slice([0..num_rows, self.rows.clone()]))
+    }
+
+    fn sidecar_conv(&self, input: &ConvInput) -> Option<Feature> {
+        Some(self.patch.sidecar_conv(input)?.channels(self.rows.clone()))
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {
@@ -86,20 +102,21 @@ impl Patch for RowSlice {
 }
 
 impl RowSlice {
-    /// Shape `[d_output, fan_in]` of the weight the uncut patch is for. A patch states it when it
-    /// is asked about another shape; one that fits any number of rows gets the fewest.
-    fn whole_shape(&self, fan_in: usize) -> Result<[usize; 2], PatchError> {
-        if self.patch.base_access() == BaseAccess::Weight {
+    /// Shape of the layer the uncut patch is for. A patch states it when it is asked about another shape;
+    /// one that fits any number of rows gets the fewest.
+    fn whole_shape(&self, layer: &LayerShape) -> Result<LayerShape, PatchError> {
+        if self.patch.base_access() == BaseAccess::Weight || self.patch.replaces().bias {
             let (kind, rows) = (self.kind().into(), self.rows.clone());
             return Err(PatchError::NeedsWholeBase { kind, rows });
         }
-        let fewest = [self.rows.end, fan_in];
-        match self.patch.check(fewest) {
+        let fewest = layer.with_rows(self.rows.end);
+        match self.patch.check(&fewest) {
             Ok(()) => Ok(fewest),
             Err(PatchError::DoesNotFit { patch, .. })
-                if patch[0] >= self.rows.end && patch[1] == fan_in =>
+                if patch[0] >= self.rows.end && patch[1] == layer.fan_in() =>
             {
-                self.patch.check(patch).map(|()| patch)
+                let whole = layer.with_rows(patch[0]);
+                self.patch.check(&whole).map(|()| whole)
             }
             Err(error) => Err(error),
         }

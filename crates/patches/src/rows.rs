@@ -10,7 +10,10 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use burn::tensor::{Device, FloatDType, Tensor};
 
-use crate::{BaseAccess, BaseLayer, Patch, PatchError, slice_rows};
+use crate::{
+    BaseAccess, BaseLayer, LayerShape, Patch, PatchError, Replaced, patch::wide,
+    scaled::at_strength, slice_rows,
+};
 
 /// A patch and the rows of the larger weight it is for.
 #[derive(Clone, Debug)]
@@ -64,10 +67,10 @@ impl RowRanges {
         &self.parts
     }
 
-    fn with_patches(&self, change: impl Fn(&dyn Patch) -> Arc<dyn Patch>) -> Self {
+    fn with_patches(&self, change: impl Fn(&Arc<dyn Patch>) -> Arc<dyn Patch>) -> Self {
         let parts = self.parts.iter().map(|part| RowPart {
             rows: part.rows.clone(),
-            patch: change(part.patch.as_ref()),
+            patch: change(&part.patch),
         });
         Self {
             parts: parts.collect(),
@@ -93,46 +96,68 @@ impl Patch for RowRanges {
         }
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
-        if base[0] != self.d_output {
-            let patch = [self.d_output, base[1]];
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
+        if layer.d_output() != self.d_output {
             return Err(PatchError::DoesNotFit {
                 kind: self.kind.clone(),
-                patch,
-                base,
+                patch: [self.d_output, layer.fan_in()],
+                base: layer.dims().into(),
             });
         }
         self.parts
             .iter()
-            .try_for_each(|part| part.patch.check([part.rows.len(), base[1]]))
+            .try_for_each(|part| part.patch.check(&layer.with_rows(part.rows.len())))
+    }
+
+    fn replaces(&self) -> Replaced {
+        let mut replaced = Replaced::default();
+        for part in &self.parts {
+            let of_part = part.patch.replaces();
+            replaced.weight |= of_part.weight;
+            replaced.bias |= of_part.bias;
+        }
+        replaced
+    }
+
+    fn at_strength(&self, strength: f32) -> Option<Arc<dyn Patch>> {
+        let is_proportional = |part: &RowPart| part.patch.at_strength(strength).is_none();
+        if self.parts.iter().all(is_proportional) {
+            return None;
+        }
+        Some(Arc::new(
+            self.with_patches(|patch| at_strength(patch, strength)),
+        ))
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
         let mut pieces = Vec::new();
         for part in &self.parts {
-            if let Some(delta) = delta_of(part, base)? {
-                pieces.push((part.rows.clone(), delta.cast(FloatDType::F32)));
+            if let Some(delta) = with_rows_of(base, part, |rows| part.patch.delta_weight(rows))? {
+                pieces.push((part.rows.clone(), wide(&delta)));
             }
         }
         Ok(lay(pieces, self.d_output, 0))
     }
 
-    fn delta_bias(&self) -> Option<Tensor<1>> {
-        let pieces = self.parts.iter().filter_map(|part| {
-            Some((
-                part.rows.clone(),
-                part.patch.delta_bias()?.cast(FloatDType::F32),
-            ))
-        });
-        lay(pieces.collect(), self.d_output, 0)
+    fn changes_bias(&self) -> bool {
+        self.parts.iter().any(|part| part.patch.changes_bias())
+    }
+
+    fn delta_bias(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<1>>, PatchError> {
+        let mut pieces = Vec::new();
+        for part in &self.parts {
+            if let Some(delta) = with_rows_of(base, part, |rows| part.patch.delta_bias(rows))? {
+                pieces.push((part.rows.clone(), wide(&delta)));
+            }
+        }
+        Ok(lay(pieces, self.d_output, 0))
     }
 
     fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
-        let dtype: FloatDType = input.dtype().into();
         let mut pieces = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             if let Some(output) = output_of(part, &input)? {
-                pieces.push((part.rows.clone(), output.cast(dtype)));
+                pieces.push((part.rows.clone(), output));
             }
         }
         lay(pieces, self.d_output, 1)
@@ -158,37 +183,42 @@ fn joined_kinds(parts: &[RowPart]) -> String {
     kinds.into_iter().collect::<Vec<_>>().join("+")
 }
 
-fn delta_of(part: &RowPart, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-    let fan_in = base.shape[1];
-    let rows = base
-        .weight
-        .map(|weight| weight.clone().slice([part.rows.clone(), 0..fan_in]));
-    let sliced = BaseLayer {
-        shape: [part.rows.len(), fan_in],
-        weight: rows.as_ref(),
-    };
-    part.patch.delta_weight(&sliced)
+/// What `ask` answers of the rows of `base` that `part` is for.
+fn with_rows_of<T>(
+    base: &BaseLayer<'_>,
+    part: &RowPart,
+    ask: impl FnOnce(&BaseLayer<'_>) -> T,
+) -> T {
+    let rows = || part.rows.clone();
+    let shape = base.shape.with_rows(part.rows.len());
+    let weight = base.weight;
+    let weight = weight.map(|weight| weight.clone().slice([rows(), 0..weight.dims()[1]]));
+    let bias = base.bias.map(|bias| bias.clone().slice([rows()]));
+    ask(&BaseLayer {
+        shape: &shape,
+        weight: weight.as_ref(),
+        bias: bias.as_ref(),
+    })
 }
 
-/// `input · ΔWᵀ` of one part, `[rows, fan_in] -> [rows, part.rows.len()]`: by its sidecar, or by its own ΔW
-/// where it has none. The outer `None` is a part that reads the base, whose values a sidecar does not see,
-/// or that fails; the inner one a part without ΔW.
+/// `input · ΔWᵀ` of one part, `[rows, d_input] -> [rows, part.rows.len()]`: by its factors or its sidecar, or by
+/// its own ΔW where it has none. The outer `None` is a part that reads the base, whose values a sidecar does not
+/// see, or that fails; the inner one a part without ΔW.
 fn output_of(part: &RowPart, input: &Tensor<2>) -> Option<Option<Tensor<2>>> {
-    if let Some(output) = part.patch.sidecar_linear(input.clone()) {
+    let patch = &part.patch;
+    let shape = LayerShape::linear(part.rows.len(), input.dims()[1]);
+    if let Some(factors) = patch.low_rank() {
+        let narrow = input.clone().matmul(factors.down.transpose());
+        return Some(Some(narrow.matmul(factors.up.transpose())));
+    }
+    if let Some(output) = patch.sidecar_linear(input.clone()) {
         return Some(Some(output));
     }
-    if part.patch.base_access() == BaseAccess::Weight {
+    if patch.base_access() == BaseAccess::Weight {
         return None;
     }
-    let base = BaseLayer {
-        shape: [part.rows.len(), input.dims()[1]],
-        weight: None,
-    };
-    let delta = part.patch.delta_weight(&base).ok()?;
-    Some(delta.map(|delta| {
-        let delta = delta.cast(FloatDType::F32).transpose();
-        input.clone().cast(FloatDType::F32).matmul(delta)
-    }))
+    let delta = patch.delta_weight(&BaseLayer::of_shape(&shape)).ok()?;
+    Some(delta.map(|delta| input.clone().matmul(wide(&delta).transpose())))
 }
 
 /// What of `part` lies in `rows`, counted from the start of `rows`.

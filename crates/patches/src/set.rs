@@ -10,10 +10,11 @@ use burn::tensor::{Device, TensorData};
 use bytes::Bytes;
 
 use crate::{
-    AdapterConfig, Patch, PatchError, TargetName, TensorGroup, container,
+    AdapterConfig, Component, LayerConfig, Patch, PatchError, TargetName, TensorGroup, container,
     dialects::dialects,
     files,
     gather::{Gathered, Layer, gather},
+    notes::Notes,
     registry,
 };
 
@@ -31,6 +32,8 @@ pub struct PatchSet {
     pub duplicates: Vec<String>,
     /// Keys in no spelling this build reads, in alphabetical order.
     pub unread: Vec<String>,
+    /// What is to be said of the adapter as a whole.
+    pub notes: Vec<String>,
 }
 
 /// A patch and the layer it is for.
@@ -38,6 +41,8 @@ pub struct PatchSet {
 pub struct PatchEntry {
     /// The layer, as far as the file's spelling tells.
     pub target: TargetName,
+    /// The model the layer is in.
+    pub component: Component,
     /// The patch.
     pub patch: Arc<dyn Patch>,
     /// Keys of the file that went into it.
@@ -51,6 +56,8 @@ pub struct PatchEntry {
 pub struct RefusedGroup {
     /// Name of the layer in the file.
     pub target: String,
+    /// The model the layer is in.
+    pub component: Component,
     /// Keys of the file.
     pub keys: Vec<String>,
     /// Why.
@@ -67,6 +74,7 @@ impl PatchSet {
             refused: Vec::new(),
             duplicates: Vec::new(),
             unread: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -123,7 +131,7 @@ impl PatchSet {
         let Gathered {
             layers,
             duplicates,
-            unread,
+            mut unread,
         } = gather(name, tensors)?;
         if layers.is_empty() {
             return Err(PatchError::NoAdapterTensors {
@@ -132,14 +140,19 @@ impl PatchSet {
                 dialects: dialects().iter().map(|dialect| dialect.name).collect(),
             });
         }
+        let targets: Vec<_> = layers.keys().map(TargetName::as_str).collect();
         let mut set = Self {
+            notes: config.map_or_else(Vec::new, |config| config.notes(&targets)),
+            refused: config.map_or_else(Vec::new, |config| config.take_saved_modules(&mut unread)),
             duplicates,
             unread,
             ..Self::new(name, Vec::new())
         };
+        let mut notes = Notes::default();
         for (target, layer) in layers {
-            set.build(target, layer, config, device);
+            notes.add(set.build(target, layer, config, device));
         }
+        set.notes.extend(notes.lines());
         Ok(set)
     }
 
@@ -151,15 +164,17 @@ impl PatchSet {
         in_entries + in_refused + self.duplicates.len() + self.unread.len()
     }
 
+    /// Adds the entry or the refused group of one layer; the answer is what there is to say of an entry.
     fn build(
         &mut self,
         target: TargetName,
         layer: Layer,
         config: Option<&AdapterConfig>,
         device: &Device,
-    ) {
+    ) -> Notes {
         let Layer {
             dialect,
+            component,
             keys,
             tensors,
         } = layer;
@@ -167,50 +182,42 @@ impl PatchSet {
             .into_iter()
             .map(|(suffix, source)| (suffix, source.data))
             .collect();
-        let mut group = TensorGroup {
+        let group = TensorGroup {
             target: target.as_str().into(),
             tensors,
+            config: layer_config(config, &target),
         };
-        if let Some(alpha) = alpha_from(config, &target, &group) {
-            group
-                .tensors
-                .insert(ALPHA.into(), TensorData::from([alpha]));
-        }
+        let notes = Notes::of(&group);
         match registry::load(group, device) {
-            Ok(patch) => self.entries.push(PatchEntry {
-                target,
-                patch,
-                keys,
-                dialect,
-            }),
+            Ok(patch) => {
+                self.entries.push(PatchEntry {
+                    target,
+                    component,
+                    patch,
+                    keys,
+                    dialect,
+                });
+                notes
+            }
             Err(error) => {
                 let target = target.as_str().into();
                 self.refused.push(RefusedGroup {
                     target,
+                    component,
                     keys,
                     error,
                 });
+                Notes::default()
             }
         }
     }
 }
 
-/// Alpha from the configuration, for a layer whose kind takes one and that has none of its own.
-fn alpha_from(
-    config: Option<&AdapterConfig>,
-    target: &TargetName,
-    group: &TensorGroup,
-) -> Option<f32> {
-    let TargetName::Dotted(path) = target else {
-        return None;
-    };
-    if group.tensors.contains_key(ALPHA) {
-        return None;
+/// What the configuration says of a layer. Its patterns are for dotted names, and files that flatten theirs
+/// carry alphas of their own.
+fn layer_config(config: Option<&AdapterConfig>, target: &TargetName) -> Option<LayerConfig> {
+    match target {
+        TargetName::Dotted(path) => Some(config?.layer(path)),
+        TargetName::Flattened(_) => None,
     }
-    let config = config?;
-    let mut kinds = registry::kinds().into_iter();
-    let kind = kinds.find(|kind| kind.accepts(group) && kind.keys().any(|key| key == ALPHA))?;
-    config.effective_alpha(path, kind.rank(group)?)
 }
-
-const ALPHA: &str = "alpha";

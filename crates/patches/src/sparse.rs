@@ -4,12 +4,14 @@
 //! [dimensions]`. Values at one coordinate add up. It is kept sparse: the dense form may be far
 //! larger than the file.
 
+use std::ops::Range;
+
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::{PatchError, TensorGroup, group::checked_product};
 
 /// Values at flat positions of a dense tensor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SparseResidual {
     size: Vec<usize>,
     /// Row-major positions, each below the product of `size`.
@@ -41,6 +43,34 @@ impl SparseResidual {
     /// Shape of the dense form.
     pub(crate) fn size(&self) -> &[usize] {
         &self.size
+    }
+
+    /// The same with every value times `factor`.
+    pub(crate) fn scaled(mut self, factor: f32) -> Self {
+        for value in &mut self.values {
+            *value *= factor;
+        }
+        self
+    }
+
+    /// The rows `rows` of the first dimension alone.
+    pub(crate) fn rows(&self, rows: Range<usize>) -> Self {
+        let row_elements: usize = self.size.iter().skip(1).product();
+        let range = rows.start * row_elements..rows.end * row_elements;
+        let pairs = self.positions.iter().zip(&self.values);
+        let (positions, values) = pairs
+            .filter(|(position, _)| range.contains(position))
+            .map(|(position, value)| (position - range.start, *value))
+            .unzip();
+        let mut size = self.size.clone();
+        if let Some(first) = size.first_mut() {
+            *first = rows.len();
+        }
+        Self {
+            size,
+            positions,
+            values,
+        }
     }
 
     /// The dense form, f32, under a `shape` of as many elements.
@@ -101,7 +131,8 @@ fn position(
         })
 }
 
-fn integers(key: &str, data: &TensorData) -> Result<Vec<usize>, String> {
+/// The numbers of a tensor of sizes or indices; in words what is wrong with it.
+pub(crate) fn integers(key: &str, data: &TensorData) -> Result<Vec<usize>, String> {
     if !data.dtype().is_int() {
         let found = data.dtype().name();
         return Err(format!(

@@ -5,6 +5,7 @@
 //! whose [`linear`](QuantizedTensor::linear) decodes tile by tile inside the product: no decoded copy
 //! of the weight ever exists.
 
+mod add_product;
 mod error;
 mod format;
 pub mod formats;
@@ -13,6 +14,7 @@ pub mod kernels;
 mod parts;
 mod tensor;
 
+pub use add_product::add_product;
 pub use error::QuantError;
 pub use format::{
     FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,

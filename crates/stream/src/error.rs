@@ -5,6 +5,8 @@
 
 use std::{error::Error, io, path::PathBuf};
 
+use crate::SinkError;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -302,6 +304,9 @@ pub enum StreamError {
         /// Tensor.
         expected_bytes: u64,
     },
+    /// A file could not be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
     /// A single weight does not fit.
     #[error(
         "the layer `{layer}` alone needs {needed_bytes} bytes, more than the budget of {budget_bytes}; raise \

@@ -3,12 +3,14 @@
 //! A [`WeightSource`] yields the bytes, type tag and shape of named tensors and never learns what a
 //! format is. A [`Streamer`] keeps the weights of a model that runs layer after layer, cycle after
 //! cycle, within a budget: a [`plan`] chosen once says which stay resident, a worker thread loads the
-//! next ones while one computes, and a [`Lease`] keeps a weight in place while it is in use.
+//! next ones while one computes, and a [`Lease`] keeps a weight in place while it is in use. The way back, a
+//! [`SafetensorsWriter`], writes a file tensor by tensor.
 
 mod error;
 mod ledger;
 mod plan;
 mod signal;
+mod sink;
 mod slot;
 pub mod source;
 mod stats;
@@ -17,6 +19,7 @@ mod streamer;
 pub use error::StreamError;
 pub use ledger::{Ledger, Reservation};
 pub use plan::{Plan, plan};
+pub use sink::{SafetensorsLayout, SafetensorsWriter, SinkError};
 pub use slot::{Slot, SlotPool};
 pub use source::{MemorySource, TensorEntry, WeightSource, open};
 pub use stats::StreamStats;

@@ -5,11 +5,20 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor};
-use overglaze_patches::{BaseLayer, Patch, PatchError, PatchKind, TensorGroup, register_patch};
+use overglaze_patches::{
+    BaseLayer, KindDocs, LayerShape, Operator, Patch, PatchError, PatchKind, TensorGroup,
+    register_patch,
+};
 
 register_patch! {
     PatchKind::new("scaled-identity", &[&["identity_gain"]], |group, device| {
         Ok(Arc::new(ScaledIdentity::load(group, device)?))
+    })
+    .with_docs(KindDocs {
+        formula: "ΔW = gain · I",
+        layers: "square linear",
+        strength: "proportional",
+        source: "this example",
     })
 }
 
@@ -39,21 +48,20 @@ impl Patch for ScaledIdentity {
         "scaled-identity"
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
-        let [d_output, _] = base;
-        let patch = [d_output, d_output];
-        if base == patch {
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
+        let patch = [layer.d_output(), layer.d_output()];
+        if layer.operator() == Operator::Linear && layer.matrix() == patch {
             return Ok(());
         }
         Err(PatchError::DoesNotFit {
             kind: self.kind().into(),
             patch,
-            base,
+            base: layer.dims().into(),
         })
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let identity = Tensor::<2>::eye(base.shape[0], &self.device).cast(DType::F32);
+        let identity = Tensor::<2>::eye(base.shape.d_output(), &self.device).cast(DType::F32);
         Ok(Some(identity.mul_scalar(self.gain)))
     }
 

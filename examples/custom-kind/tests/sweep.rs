@@ -28,6 +28,15 @@ fn the_kind_is_registered() {
 }
 
 #[test]
+fn the_page_on_the_kinds_has_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = output(folder.path(), &["registry", "--markdown"]);
+    let section = "\n## scaled-identity\n\n- keys: `identity_gain`\n- formula: ΔW = gain · I\n- layers: square linear\n\
+                   - strength: proportional\n- source: this example\n";
+    assert!(page.contains(section), "{page}");
+}
+
+#[test]
 fn a_sweep_mounts_the_kind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let loras = folder.path().join("loras");

@@ -54,13 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             TensorData::from([[3.0_f32], [3.0], [3.0], [3.0]]),
         ),
     ]);
-    let patch = registry::load(
-        TensorGroup {
-            target: "hidden".into(),
-            tensors,
-        },
-        &device,
-    )?;
+    let patch = registry::load(TensorGroup::new("hidden", tensors), &device)?;
     model.hidden.add_patch("style", patch, 0.5)?;
     println!(
         "patched output differs: {}",

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, error::Error};
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-use overglaze_patches::{TensorGroup, registry};
+use overglaze_patches::{LayerShape, TensorGroup, registry};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex();
@@ -18,20 +18,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             TensorData::from([[0.5_f32], [-1.0]]),
         ),
     ]);
-    let group = TensorGroup {
-        target: "proj".into(),
-        tensors,
-    };
+    let group = TensorGroup::new("proj", tensors);
 
     // The kind is found from the keys alone.
     let patch = registry::load(group, &device)?;
-    patch.check([2, 3])?;
+    patch.check(&LayerShape::linear(2, 3))?;
     let patch = patch.to_device(&device, FloatDType::F32);
 
     let input = Tensor::<2>::from_floats([[1.0, 1.0, 1.0]], &device);
-    let residual = patch
-        .sidecar_linear(input)
-        .ok_or("a low-rank patch has a sidecar")?;
+    let factors = patch.low_rank().ok_or("a LoRA has thin factors")?;
+    let narrow = input.matmul(factors.down.transpose());
+    let residual = narrow.matmul(factors.up.transpose());
     println!(
         "a {} patch adds {:?}",
         patch.kind(),

@@ -6,6 +6,8 @@ mod bandwidth;
 mod dropin;
 mod linear;
 mod load;
+mod merge;
+mod sidecar;
 mod swap;
 mod timing;
 
@@ -35,6 +37,8 @@ const BENCHES: &[(&str, Bench)] = &[
     ("dropin", dropin::run),
     ("linear", linear::run),
     ("load", load::run),
+    ("merge", merge::run),
+    ("sidecar", sidecar::run),
     ("swap", swap::run),
 ];
 

@@ -100,7 +100,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 /// 500 equal layers, one after the other.
-struct Model {
+pub(crate) struct Model {
     layers: Vec<(String, PatchedLinear)>,
     names: NameTable,
     device: Device,
@@ -108,7 +108,7 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let (device, traffic) = (Device::flex(), Arc::<Traffic>::default());
         let format = format_by_name("bf16").expect("bf16 is always linked");
         // 0x3A80 is 2^-10: a product of 3072 of them stays small through 500 layers.
@@ -140,6 +140,14 @@ impl Model {
         })
     }
 
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
     /// One row through every layer; every layer gets the same input, so that nothing grows.
     fn forward(&self) -> Result<(), Error> {
         let input = Tensor::<2>::ones([1, WIDTH], &self.device);
@@ -169,7 +177,7 @@ impl LayerTree for Model {
 }
 
 /// A LoRA of rank 16 on every layer, read as from a file.
-fn adapter(device: &Device) -> Result<PatchSet, Error> {
+pub(crate) fn adapter(device: &Device) -> Result<PatchSet, Error> {
     let matrix = |rows: usize, columns: usize| {
         TensorData::new(vec![0.001_f32; rows * columns], [rows, columns]).convert_dtype(DType::BF16)
     };
@@ -185,7 +193,7 @@ fn path(index: usize) -> String {
     format!("blocks.{index}.proj")
 }
 
-const NUM_LAYERS: usize = 500;
+pub(crate) const NUM_LAYERS: usize = 500;
 const WIDTH: usize = 3072;
-const RANK: usize = 16;
+pub(crate) const RANK: usize = 16;
 const REPETITIONS: usize = 21;

@@ -11,6 +11,14 @@ pub(crate) type Run<'a> = Box<dyn FnMut(usize) + 'a>;
 /// Neighbours are in different turns: where they rotate through the same memory, none finds warm what the one
 /// before it read.
 pub(crate) fn medians(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Duration> {
+    in_turns(candidates, repetitions)
+        .into_iter()
+        .map(median)
+        .collect()
+}
+
+/// The times of every candidate, one a repetition, as [`medians`] takes them.
+pub(crate) fn in_turns(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Vec<Duration>> {
     let mut times = vec![Vec::with_capacity(repetitions); candidates.len()];
     for repetition in 0..=repetitions {
         for (index, (run, times)) in candidates.iter_mut().zip(&mut times).enumerate() {
@@ -21,7 +29,18 @@ pub(crate) fn medians(candidates: &mut [Run<'_>], repetitions: usize) -> Vec<Dur
             }
         }
     }
-    times.into_iter().map(median).collect()
+    times
+}
+
+/// The median over the repetitions of `times` over `reference`, both of the same repetition: a machine that
+/// gets slower for a while slows both.
+pub(crate) fn median_ratio(times: &[Duration], reference: &[Duration]) -> f64 {
+    let pairs = times.iter().zip(reference);
+    let mut ratios: Vec<_> = pairs
+        .map(|(time, reference)| time.as_secs_f64() / reference.as_secs_f64())
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or_default()
 }
 
 /// The median of `times`; zero when there are none.

@@ -37,6 +37,12 @@ impl Case {
         }))
     }
 
+    /// The file.
+    #[must_use]
+    pub fn source(&self) -> &Arc<dyn WeightSource> {
+        &self.source
+    }
+
     /// The area the case belongs to.
     #[must_use]
     pub fn area(&self) -> &str {
@@ -170,10 +176,7 @@ impl Case {
             .filter_map(|name| Some((name, name.strip_prefix(prefix)?)))
             .map(|(name, suffix)| Ok((suffix.to_owned(), self.data(name)?)))
             .collect::<Result<BTreeMap<_, _>, String>>()?;
-        Ok(TensorGroup {
-            target: prefix.trim_end_matches('.').into(),
-            tensors,
-        })
+        Ok(TensorGroup::new(prefix.trim_end_matches('.'), tensors))
     }
 }
 

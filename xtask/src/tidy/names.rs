@@ -14,6 +14,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) what: &'static str,
+    /// Whether what it holds has golden cases of numbers.
+    pub(super) has_cases: bool,
     folder: &'static str,
     /// The module the folder is.
     module: &'static str,
@@ -25,12 +27,14 @@ pub(super) struct Registry {
 pub(super) const REGISTRIES: [Registry; 3] = [
     Registry {
         what: "patch kind",
+        has_cases: true,
         folder: "crates/patches/src/kinds/",
         module: "kinds",
         exempt: &[],
     },
     Registry {
         what: "quant format",
+        has_cases: true,
         folder: "crates/quant/src/formats/",
         module: "formats",
         exempt: &[],
@@ -38,6 +42,7 @@ pub(super) const REGISTRIES: [Registry; 3] = [
     // `models` owns the names of checkpoints, which carry some of the dialects' words.
     Registry {
         what: "dialect",
+        has_cases: false,
         folder: "crates/patches/src/dialects/",
         module: "dialects",
         exempt: &["crates/models/"],

@@ -1,5 +1,5 @@
 //! `check`: which keys of an adapter fit a model, without running it. An adapter that cannot be read is an
-//! entry like the others, and fails the run when all have been looked at.
+//! entry like the others, and fails the run when all have been looked at. Both may be lists of keys and shapes.
 
 use std::{
     collections::BTreeMap,
@@ -7,16 +7,18 @@ use std::{
 };
 
 use burn::tensor::Device;
-use overglaze_core::{KeyOutcome, KeyReport, adapter_file, fit_report};
-use overglaze_models::{TensorShapes, flux::Naming};
+use overglaze_core::{KeyOutcome, KeyReport, MountReport, adapter_file};
+use overglaze_models::{ModelError, TensorShapes, families::LayerCatalog, flux::Naming};
+use overglaze_patches::PatchSet;
 use serde::Serialize;
 
 use crate::{
-    CliError, Console, Exit, ShapeTree,
+    CliError, Console, Exit, adapter_of_keys,
     args::{CheckArgs, GlobalArgs},
-    device, document,
+    device,
     exit::sentence,
-    loras,
+    key_list::is_key_list,
+    loras, model_of_keys,
     model_source::ModelFiles,
     shown,
 };
@@ -50,16 +52,25 @@ enum Outcome {
 
 /// What fits.
 #[derive(Serialize)]
-struct Fit {
-    keys_applied: usize,
-    keys_unmatched: usize,
+pub(super) struct Fit {
+    pub(super) keys_applied: usize,
+    pub(super) keys_unmatched: usize,
+    /// What is to be said of the adapter as a whole; left out where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     targets: Vec<Target>,
 }
 
 #[derive(Serialize)]
 struct Target {
     target: String,
+    /// Kind of its patch, where one could be built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     outcome: &'static str,
+    /// The model's layers it is laid over; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    layers: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     keys: Vec<String>,
@@ -77,11 +88,15 @@ pub(crate) fn run(
         Some(device) => device,
         None => device::resolve(flags.device)?,
     };
-    let (model, tree) = model(args, &device)?;
+    let (model, catalog) = model(args)?;
     let (mut adapters, mut errors) = (Vec::new(), Vec::new());
-    for path in paths(&args.adapters)? {
+    let named = args.keys.iter().flatten().chain(&args.adapters);
+    if named.clone().next().is_none() {
+        return Err(CliError::NoLoras(NOTHING_TO_CHECK));
+    }
+    for path in paths(named)? {
         let name = loras::name(&path);
-        let outcome = match Fit::of(&path, &tree, &device) {
+        let outcome = match Fit::of(&path, &catalog, &device) {
             Ok(fit) => Outcome::Read(fit),
             Err(error) => Outcome::failed(&name, error, &mut errors),
         };
@@ -92,7 +107,7 @@ pub(crate) fn run(
         model,
         adapters,
     };
-    console.result(&check, || check.text(args.keys))?;
+    console.result(&check, || check.text(args.keys.is_some()))?;
     match not_checked(errors, check.adapters.len()) {
         Some(error) => Err(error),
         None => Ok(check.exit(args.strict)),
@@ -115,42 +130,25 @@ fn not_checked(mut errors: Vec<(String, CliError)>, total: usize) -> Option<CliE
 }
 
 /// The model's name and layers.
-fn model(args: &CheckArgs, device: &Device) -> Result<(String, ShapeTree), CliError> {
+fn model(args: &CheckArgs) -> Result<(String, LayerCatalog), CliError> {
     if let Some(path) = &args.model_keys {
-        let tree = ShapeTree::new(&keys(path)?, None, device)?;
-        return Ok((loras::name(path), tree));
+        let catalog = LayerCatalog::new(&model_of_keys(path)?)?;
+        return Ok((loras::name(path), catalog));
     }
     let files = ModelFiles::find(args.model.as_deref(), None)?;
     let shapes = TensorShapes::of(&*files.source);
+    let catalog = LayerCatalog::new(&shapes)?;
     // Any list of keys is a model to check against, but a file that is given as the model must be one.
-    Naming::detect(&shapes)?;
-    let tree = ShapeTree::new(&shapes, files.config.as_ref(), device)?;
-    Ok((files.source.label(), tree))
-}
-
-/// Names and shapes from `{"key": [shape]}`.
-fn keys(path: &Path) -> Result<TensorShapes, CliError> {
-    let text = document::read(path, document::MAX_KEYS_BYTES)?;
-    let expected = "a JSON object from key to shape, such as {\"x_embedder.weight\": [3072, 64]}";
-    let keys: BTreeMap<String, Vec<usize>> =
-        serde_json::from_slice(&text).map_err(|source| CliError::Json {
-            path: path.to_owned(),
-            expected,
-            source,
-        })?;
-    for (key, shape) in &keys {
-        if shape.is_empty() || shape.len() > MAX_RANK || shape.contains(&0) {
-            let (path, key, found) = (path.to_owned(), key.clone(), shape.clone());
-            return Err(CliError::KeyShape { path, key, found });
-        }
+    match Naming::detect(&shapes) {
+        Err(ModelError::NotFlux { .. }) if !catalog.families().is_empty() => {}
+        found => drop(found?),
     }
-    Ok(TensorShapes::new(loras::name(path), keys))
+    Ok((files.source.label(), catalog))
 }
 
 /// The adapters named, with those of every folder that is no adapter itself.
-fn paths(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+fn paths<'a>(named: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<PathBuf>, CliError> {
     let listings = named
-        .iter()
         .map(|path| loras::list(path))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(listings
@@ -192,15 +190,7 @@ impl Checked {
             }
             Outcome::Read(fit) => fit,
         };
-        let (applied, left) = (fit.keys_applied, fit.keys_unmatched);
-        text.push_str(&format!(
-            "{name}: {applied} keys applied, {left} left over\n"
-        ));
-        if has_all_keys {
-            fit.write_all(text);
-        } else {
-            fit.write_failures(text);
-        }
+        fit.write(&name, has_all_keys, text);
     }
 }
 
@@ -214,18 +204,46 @@ impl Outcome {
 }
 
 impl Fit {
-    /// Reads the adapter at `path` and looks its keys up in `tree`.
-    fn of(path: &Path, tree: &ShapeTree, device: &Device) -> Result<Self, CliError> {
-        let set = adapter_file::load(path, device)?;
-        let report = fit_report(tree, &set)?;
-        let causes = causes(&set);
+    /// Reads the adapter at `path` and looks its keys up in `catalog`.
+    fn of(path: &Path, catalog: &LayerCatalog, device: &Device) -> Result<Self, CliError> {
+        let set = match is_key_list(path) {
+            true => adapter_of_keys(path, device)?,
+            false => adapter_file::load(path, device)?,
+        };
+        Ok(Self::new(catalog.fit(&set)?.report, &set))
+    }
+
+    /// What `report` says of `set`.
+    pub(super) fn new(report: MountReport, set: &PatchSet) -> Self {
+        let causes = causes(set);
         let (keys_applied, keys_unmatched) = (report.keys_applied(), report.keys_unmatched());
-        let targets = report.targets.into_iter();
-        Ok(Self {
+        let kinds = kinds(set);
+        let targets = report.targets.into_iter().map(|report| {
+            let kind = report.keys.first().and_then(|key| kinds.get(key.as_str()));
+            Target::new(report, kind.copied(), &causes)
+        });
+        Self {
             keys_applied,
             keys_unmatched,
-            targets: targets.map(|report| Target::new(report, &causes)).collect(),
-        })
+            notes: set.notes.clone(),
+            targets: targets.collect(),
+        }
+    }
+
+    /// Writes a line on the adapter `name`, and below it every target or those that failed.
+    pub(super) fn write(&self, name: &str, has_all_keys: bool, text: &mut String) {
+        let (applied, left) = (self.keys_applied, self.keys_unmatched);
+        text.push_str(&format!(
+            "{name}: {applied} keys applied, {left} left over\n"
+        ));
+        for note in &self.notes {
+            text.push_str(&format!("  {:14} {}\n", "note", shown::message(note)));
+        }
+        if has_all_keys {
+            self.write_all(text);
+        } else {
+            self.write_failures(text);
+        }
     }
 
     fn write_all(&self, text: &mut String) {
@@ -235,9 +253,10 @@ impl Fit {
                 .as_ref()
                 .map_or_else(String::new, |why| format!(": {}", shown::message(why)));
             text.push_str(&format!(
-                "  {:14} {}{reason}\n",
+                "  {:14} {}{}{reason}\n",
                 target.outcome,
-                shown::name(&target.target)
+                shown::name(&target.target),
+                target.place(),
             ));
             for key in &target.keys {
                 text.push_str(&format!("  {:14} {}\n", "", shown::name(key)));
@@ -277,17 +296,38 @@ impl Fit {
 }
 
 impl Target {
-    fn new(report: KeyReport, causes: &BTreeMap<&str, Cause>) -> Self {
+    fn new(report: KeyReport, kind: Option<&str>, causes: &BTreeMap<&str, Cause>) -> Self {
+        let layers = match &report.outcome {
+            KeyOutcome::Applied { layers } => layers.clone(),
+            _ => Vec::new(),
+        };
         let is_applied = matches!(report.outcome, KeyOutcome::Applied { .. });
-        let is_refused = matches!(report.outcome, KeyOutcome::Refused { .. });
+        let is_refused = matches!(
+            report.outcome,
+            KeyOutcome::Refused { .. } | KeyOutcome::KindUnknown { .. }
+        );
         let cause = causes.get(report.target.as_str()).copied();
         Self {
+            kind: kind.map(Into::into),
+            layers,
             outcome: report.outcome.name(),
             reason: (!is_applied).then(|| report.outcome.reason()),
             cause: cause.filter(|_| is_refused),
             target: report.target,
             keys: report.keys,
         }
+    }
+
+    /// ` (kind)`, and before it the layers where they have another name.
+    fn place(&self) -> String {
+        let layers = match self.layers.as_slice() {
+            [only] if *only == self.target => String::new(),
+            [] => String::new(),
+            layers => format!(" -> {}", shown::name(&layers.join(", "))),
+        };
+        let kind = self.kind.as_ref().filter(|_| self.reason.is_none());
+        let kind = kind.map_or_else(String::new, |kind| format!(" ({})", shown::name(kind)));
+        layers + &kind
     }
 
     /// Whether two targets failed for the same reason.
@@ -300,5 +340,13 @@ impl Target {
     }
 }
 
-/// Dimensions of a weight at most.
-const MAX_RANK: usize = 8;
+/// The kind of every patch, by the first of its keys.
+fn kinds(set: &PatchSet) -> BTreeMap<&str, &str> {
+    let entries = set.entries.iter();
+    entries
+        .filter_map(|entry| Some((entry.keys.first()?.as_str(), entry.patch.kind())))
+        .collect()
+}
+
+const NOTHING_TO_CHECK: &str =
+    "no adapter is named; give files, folders, or a JSON list of keys and shapes";

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod inspect;
+mod merge;
 mod refusals;
 mod registry;
 pub mod sample;
@@ -22,7 +23,8 @@ pub(crate) fn dispatch(cli: &Cli, console: &Console) -> Result<Exit, CliError> {
         Command::Sample(args) => sample::run(args, flags, console),
         Command::Inspect(args) => inspect::run(args, console),
         Command::Check(args) => check::run(args, flags, console),
-        Command::Registry => registry::run(console),
+        Command::Merge(args) => merge::run(args, flags, console),
+        Command::Registry(args) => registry::run(args, console),
         Command::Completions { shell } => completions::run(*shell),
     }
 }

@@ -1,19 +1,15 @@
 //! `sample`: prompts with one set of adapters, side by side in one picture.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
-use overglaze_core::{adapter_file, mount};
+use overglaze_core::{Mounting, Placement, adapter_file, swap};
 use serde::Serialize;
 
 use crate::{
     CliError, Console, Exit, Latents, Residency,
     args::{GlobalArgs, SampleArgs},
     device,
-    lora_arg::LoraArg,
+    lora_arg::{self, LoraArg},
     loras,
     model_source::LoadedModel,
     outputs::Outputs,
@@ -61,6 +57,9 @@ pub struct SampleLora {
     pub keys_unmatched: usize,
     /// Microseconds to mount it.
     pub mount_us: f64,
+    /// What is to be said of it as a whole; left out where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Runs the command and prints its report.
@@ -84,6 +83,7 @@ pub fn sample(
     console: &Console,
 ) -> Result<(Latents, SampleReport), CliError> {
     let adapters: Vec<_> = args.loras.iter().map(|lora| lora.path.as_path()).collect();
+    check_laying(args)?;
     let outputs = Outputs::plan(&args.output, &args.scene, &adapters)?;
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
@@ -92,6 +92,9 @@ pub fn sample(
     let labels: Vec<_> = scene.prompts.labels.iter().map(String::as_str).collect();
     check_size(&model, &scene, &labels, &[String::new()])?;
     let loras = mount_all(args, &mut model)?;
+    for lora in &loras {
+        console.notes(&lora.name, &lora.notes);
+    }
     let bar = progress::steps(console, scene.num_steps());
     let Sampled {
         latents,
@@ -119,14 +122,28 @@ pub fn sample(
     Ok((latents, report))
 }
 
+/// Refuses flags on how adapters are laid where there are none.
+fn check_laying(args: &SampleArgs) -> Result<(), CliError> {
+    let flag = match &args.laying {
+        laying if !laying.block_strengths.is_empty() => "--block-strength",
+        laying if laying.placement != Placement::Sidecar => "--placement",
+        _ => return Ok(()),
+    };
+    if !args.loras.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::SettingUnused {
+        flag,
+        to: "a sample without LoRAs".into(),
+        why: "name one with --lora, or leave it out",
+    })
+}
+
 fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLora>, CliError> {
     let device = device::host().unwrap_or_else(|| model.device.clone());
     let mut mounted = Vec::new();
     for (index, lora) in args.loras.iter().enumerate() {
-        if !lora.path.exists() {
-            return Err(loras::missing(&lora.path));
-        }
-        refuse_folder(&lora.path)?;
+        loras::check_one(&lora.path)?;
         let set = adapter_file::load(&lora.path, &device)?;
         let name = loras::name(&lora.path);
         // One file may be given twice; its strengths add up.
@@ -136,27 +153,23 @@ fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLor
             false => name.clone(),
         };
         let start = Instant::now();
-        let report = mount(&mut model.flux.transformer, &adapter, &set, lora.strength)?;
+        let strengths = lora_arg::strengths(lora.strength, &args.laying.block_strengths);
+        let mounting = Mounting::new(&adapter, &set, strengths);
+        let mounting = mounting.with_placement(args.laying.placement);
+        let mut reports =
+            swap(&mut model.flux.transformer, &[], &[mounting]).map_err(lora_arg::not_laid)?;
+        let mount_us = microseconds(start.elapsed());
+        let report = reports.pop().expect("one set in, one report out");
         mounted.push(SampleLora {
             name,
             strength: lora.strength,
             keys_applied: report.keys_applied(),
             keys_unmatched: report.keys_unmatched(),
-            mount_us: microseconds(start.elapsed()),
+            mount_us,
+            notes: set.notes,
         });
     }
     Ok(mounted)
-}
-
-/// Refuses a folder that holds adapters and is none.
-fn refuse_folder(path: &Path) -> Result<(), CliError> {
-    if !path.is_dir() || adapter_file::is_peft_folder(path) {
-        return Ok(());
-    }
-    Err(CliError::FolderOfLoras {
-        path: path.to_owned(),
-        count: loras::list(path)?.adapters.len(),
-    })
 }
 
 /// A sheet of one row, with the prompts above the pictures.

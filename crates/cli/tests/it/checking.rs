@@ -70,7 +70,7 @@ fn leftovers_are_named_and_fail_only_when_strict() {
     );
     assert_eq!(
         lines[2],
-        "  shape mismatch net.b: the lora patch is for a weight of shape [6, 5], the layer has [6, 4]"
+        "  shape mismatch net.b: the lora patch is for a weight of shape [6, 5], the layer has [6, 2, 2]"
     );
     assert_eq!(
         lines[3],
@@ -82,7 +82,7 @@ fn leftovers_are_named_and_fail_only_when_strict() {
     );
     assert_eq!(strict.code, Some(3));
     assert!(
-        strict.stdout.contains("  applied        net.a\n"),
+        strict.stdout.contains("  applied        net.a (lora)\n"),
         "{}",
         strict.stdout
     );
@@ -218,4 +218,60 @@ fn refused_layers_are_grouped_by_cause() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     let text = overglaze(folder.path(), &["inspect", "half.safetensors"]).stdout;
     assert!(text.contains("\n  refused net.a and 1 more: "), "{text}");
+}
+
+/// An adapter may be a list of keys and shapes, named alone or behind `--keys`.
+#[test]
+fn lists_of_keys_are_checked_without_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("model.json", r#"{"net.a.weight": [8, 4], "flag": []}"#);
+    write(
+        "lora.json",
+        r#"{"transformer.net.a.lora_A.weight": [2, 4], "transformer.net.a": {"lora_B.weight": [8, 2], "alpha": []}}"#,
+    );
+    for arguments in [
+        &["--keys", "lora.json", "--model-keys", "model.json"][..],
+        &["lora.json", "--model-keys", "model.json", "--keys"],
+    ] {
+        let run = overglaze(folder.path(), &[&["check"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        let mut lines = run.stdout.lines();
+        assert_eq!(lines.next(), Some("lora.json: 3 keys applied, 0 left over"));
+        assert_eq!(lines.next(), Some("  applied        net.a (lora)"));
+    }
+    let run = overglaze(
+        folder.path(),
+        &["check", "--model-keys", "model.json", "--keys"],
+    );
+    assert_eq!(run.code, Some(2));
+    let expected =
+        "error: no adapter is named; give files, folders, or a JSON list of keys and shapes\n";
+    assert_eq!(run.stderr, expected);
+    write("large.json", r#"{"net.a.lora_A.weight": [100000, 100000]}"#);
+    let run = overglaze(
+        folder.path(),
+        &["check", "large.json", "--model-keys", "model.json"],
+    );
+    assert_eq!(run.code, Some(1));
+    let expected =
+        "key `net.a.lora_A.weight` has shape [100000, 100000], expected at most 268435456 values";
+    assert!(run.stderr.contains(expected), "{}", run.stderr);
+}
+
+#[test]
+fn a_target_tells_its_kind_and_the_models_layers() {
+    let adapter = demo_file("loras/outline-epoch-1.safetensors");
+    let run = overglaze(Path::new("."), &["check", text(&adapter), "--json"]);
+    let document = run.json();
+    let targets = document["adapters"][0]["targets"].as_array().unwrap();
+    assert!(!targets.is_empty(), "{}", run.stdout);
+    for target in targets {
+        assert_eq!(target["kind"], "lora", "{target}");
+        assert_eq!(
+            target["layers"].as_array().map(Vec::len),
+            Some(1),
+            "{target}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! `inspect`: what is in a file.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use crate::overglaze::{demo_file, overglaze, text, write_tensors};
 
@@ -108,14 +108,14 @@ fn a_model_that_contradicts_itself_is_still_told() {
 fn a_broken_neighbour_is_no_failure_and_another_config_can_be_given() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |from: &str, to: &str| {
-        std::fs::copy(demo_file(from), folder.path().join(to)).unwrap();
+        fs::copy(demo_file(from), folder.path().join(to)).unwrap();
     };
     copy(
         "transformer/diffusion_pytorch_model.safetensors",
         "model.safetensors",
     );
     copy("transformer/config.json", "right.json");
-    std::fs::write(folder.path().join("config.json"), "{").unwrap();
+    fs::write(folder.path().join("config.json"), "{").unwrap();
     let inspect = |more: &[&str]| {
         let arguments = ["inspect", "model.safetensors", "--json"];
         overglaze(folder.path(), &[&arguments, more].concat())
@@ -137,4 +137,18 @@ fn a_broken_neighbour_is_no_failure_and_another_config_can_be_given() {
         (&2.into(), &serde_json::Value::Null)
     );
     assert_eq!(inspect(&["--config", "none.json"]).code, Some(1));
+}
+
+#[test]
+fn a_list_of_keys_is_sent_to_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = r#"{"a.weight": [8, 4]}"#;
+    fs::write(folder.path().join("keys.json"), keys).unwrap();
+    let run = overglaze(folder.path(), &["inspect", "keys.json"]);
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert_eq!(
+        run.stderr,
+        "error: `keys.json` is a list of keys and shapes, which holds no tensors; use `overglaze check`, as an \
+         adapter or with --model-keys\n"
+    );
 }

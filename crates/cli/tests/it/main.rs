@@ -1,5 +1,8 @@
 //! Tests of the command line and of the library behind it, one module per feature.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
+
+mod adapter_notes;
 mod budgets;
 mod checking;
 mod contact_sheet;
@@ -9,9 +12,12 @@ mod flux_checkpoint;
 mod hostile_inputs;
 mod inspecting;
 mod interrupts;
+mod json_page;
+mod key_table;
 mod labels;
 mod lora_arguments;
 mod lora_listing;
+mod merging;
 mod messages;
 mod noise;
 mod outputs;

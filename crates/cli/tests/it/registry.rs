@@ -19,7 +19,40 @@ fn what_is_compiled_in_is_listed() {
     assert!(has("devices", overglaze_cli::device::compiled()[0]));
     assert!(document["dialects"].as_array().unwrap().len() >= 2);
     let text = overglaze(Path::new("."), &["registry"]).stdout;
-    assert!(text.contains("lora") && text.contains("q8_0") && text.contains("devices:  "));
+    assert!(text.contains("lora") && text.contains("q8_0") && text.contains("│ devices "));
+}
+
+#[test]
+fn every_kind_is_documented() {
+    let document = overglaze(Path::new("."), &["registry", "--json"]).json();
+    let kinds = document["kinds"].as_array().unwrap();
+    assert!(kinds.len() >= 8, "{}", kinds.len());
+    for kind in kinds {
+        for field in ["formula", "layers", "strength", "source"] {
+            let text = kind[field].as_str().unwrap();
+            assert!(!text.is_empty(), "{}: no {field}", kind["name"]);
+        }
+        assert!(!kind["signatures"][0].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_page_on_the_kinds_is_the_registrys() {
+    let page = overglaze(Path::new("."), &["registry", "--markdown"]).stdout;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kinds.md");
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert!(
+        page == committed,
+        "run `cargo run -p overglaze-cli -- registry --markdown > docs/kinds.md`"
+    );
+    assert!(page.contains("\n## lora\n\n- keys: `lora_"), "{page}");
+}
+
+#[test]
+fn the_table_fits_a_narrow_terminal() {
+    let text = overglaze(Path::new("."), &["registry"]).stdout;
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{text}");
 }
 
 #[test]
@@ -38,6 +71,7 @@ fn every_command_has_help_with_examples() {
         "sample",
         "inspect",
         "check",
+        "merge",
         "registry",
         "completions",
     ] {

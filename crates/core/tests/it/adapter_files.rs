@@ -8,7 +8,7 @@ use overglaze_core::{
     adapter_file::{from_source, is_peft_folder, load},
     mount,
 };
-use overglaze_patches::{BaseLayer, PatchSet};
+use overglaze_patches::{BaseLayer, LayerShape, PatchSet};
 use overglaze_stream::MemorySource;
 
 use crate::{
@@ -48,10 +48,8 @@ fn check(set: &PatchSet, name: &str, scale: f32) {
         (set.name.as_str(), set.num_keys(), set.entries.len()),
         (name, 2, 1)
     );
-    let base = BaseLayer {
-        shape: SHAPE,
-        weight: None,
-    };
+    let shape = LayerShape::linear(SHAPE[0], SHAPE[1]);
+    let base = BaseLayer::of_shape(&shape);
     let delta = set.entries[0]
         .patch
         .delta_weight(&base)
@@ -126,10 +124,8 @@ fn the_leaf_reads_alike() {
             (Ok(core), Ok(leaf)) => {
                 assert_eq!(core.name, leaf.name);
                 let scale = |set: &PatchSet| {
-                    let base = BaseLayer {
-                        shape: SHAPE,
-                        weight: None,
-                    };
+                    let shape = LayerShape::linear(SHAPE[0], SHAPE[1]);
+                    let base = BaseLayer::of_shape(&shape);
                     let delta = set.entries[0].patch.delta_weight(&base);
                     let delta = delta.expect("no values are needed").expect("a residual");
                     delta.into_data().try_to_vec::<f32>().expect("f32")

@@ -73,7 +73,7 @@ impl ModuleVisitor for Census {
     }
 }
 
-fn census(module: &impl Module) -> Vec<(String, ParamId, Vec<usize>)> {
+pub(crate) fn census(module: &impl Module) -> Vec<(String, ParamId, Vec<usize>)> {
     let mut census = Census::default();
     module.visit(&mut census);
     census.found

@@ -9,7 +9,7 @@ use overglaze_patches::PatchSet;
 
 use crate::{
     numbers::{
-        assert_close, bits, flex, largest, message, packed, plain, roundoff, tensor, values,
+        assert_close, bits, flex, largest, lora, message, packed, plain, roundoff, tensor, values,
     },
     test_patch::TestPatch,
     toy::{Toy, lora_adapter, patch_set, resident, source},
@@ -99,9 +99,16 @@ fn merging_equals_mounting_and_is_undone_exactly() {
         let tolerance = tolerance(merged, dtype, &input);
         assert_close(name, &merged.forward(input.clone()), &expected, tolerance);
         assert_ne!(baked.output_bits(&input), base.0, "{name}");
-        assert!(mounted(&baked).is_empty());
+        let adapters = mounted(&baked);
+        assert!(
+            adapters
+                .iter()
+                .all(|adapter| adapter.direct_layers == ["fc"])
+        );
+        assert_eq!(adapters.len(), 2, "{name}");
         assert_eq!(bytes_of(&baked), base.1, "{name}: the base itself stays");
         restore(&mut baked);
+        assert!(mounted(&baked).is_empty());
         assert_eq!(
             (baked.output_bits(&input), bytes_of(&baked)),
             base,
@@ -145,10 +152,6 @@ fn what_cannot_be_merged_is_refused_and_nothing_changes() {
     let [lora, _] = sets();
     let input = plain([5, SHAPE[1]], 3);
     let fresh = || Toy::new(vec![("fc", over("f32"))]);
-    let mut patched = fresh();
-    mount(&mut patched, "a", &lora, 1.0).expect("it fits");
-    let mut merged = fresh();
-    merge(&mut merged, &[("a", &lora, 1.0)]).expect("it fits");
     let streamed = Toy::load(
         std::sync::Arc::new(source(&[("fc", "F32", SHAPE)])),
         &["fc"],
@@ -156,17 +159,7 @@ fn what_cannot_be_merged_is_refused_and_nothing_changes() {
     );
     let foreign = lora_adapter(&[("other", SHAPE, 20)]);
     let one: [Set<'_>; 1] = [("b", &lora, 1.0)];
-    let cases: [(Toy, &[Set<'_>], &str); 6] = [
-        (
-            patched,
-            &one,
-            "merging is refused while patches are mounted on layer `fc`; unmount them first",
-        ),
-        (
-            merged,
-            &one,
-            "layer `fc` has a merged adapter already; restore the base first",
-        ),
+    let cases: [(Toy, &[Set<'_>], &str); 4] = [
         (
             streamed.expect("it fits").0,
             &one,
@@ -245,4 +238,34 @@ fn a_bias_keeps_its_own_dtype() {
     let changed = merged(over(Some(wide)), &shift);
     assert_eq!(changed, (Some(shifted), weight + 4 * 6));
     assert_eq!(merged(over(None), &weight_only), (None, weight));
+}
+
+/// A base in a file is merged tile by tile of rows, a dense one as a whole.
+#[test]
+fn merging_by_tiles_gives_the_bits_of_merging_as_a_whole() {
+    for shape in [[6, 32], [64, 32], [65, 96], [200, 160]] {
+        for (format, dtype) in [
+            ("f32", DType::F32),
+            ("bf16", DType::BF16),
+            ("f16", DType::F16),
+        ] {
+            let bias = || Some(plain([shape[0]], 2));
+            let packed = PatchedLinear::from_weights(packed(format, shape, 1), bias(), flex());
+            let weight = Weight::Dense(tensor(shape, 1, &flex(), dtype));
+            let dense = PatchedLinear::from_weights(weight, bias(), flex());
+            let sets = [3, 16].map(|rank| patch_set(vec![("fc", lora(shape, rank, 20 + rank))]));
+            let merged = |layer: PatchedLinear| {
+                let mut toy = Toy::new(vec![("fc", layer)]);
+                let sets = [("a", &sets[0], 0.7), ("b", &sets[1], 1.0)];
+                merge(&mut toy, &sets).expect("they fit");
+                let values = toy.layers[0].effective_values(&flex());
+                let (weight, bias) = values.expect("it is resident");
+                (bits(&weight), bias.map(|bias| bits(&bias)))
+            };
+            let base = packed.base_values(&flex()).expect("it is resident").0;
+            let (found, expected) = (merged(packed), merged(dense));
+            assert_ne!(found.0, bits(&base), "{format} {shape:?}");
+            assert_eq!(found, expected, "{format} {shape:?}");
+        }
+    }
 }

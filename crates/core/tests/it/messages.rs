@@ -11,7 +11,7 @@ fn misfit() -> PatchError {
     PatchError::DoesNotFit {
         kind: "lora".into(),
         patch: [2, 3],
-        base: [4, 5],
+        base: vec![4, 5],
     }
 }
 
@@ -127,20 +127,40 @@ fn cases() -> Vec<(Error, &'static str)> {
             "the strength of adapter `a` is NaN, expected a finite number",
         ),
         (
-            Error::Mounted {
-                operation: "merging",
-                layer: "l".into(),
+            Error::PatternUnmatched {
+                pattern: "a.*".into(),
+                nearest: "b".into(),
             },
-            "merging is refused while patches are mounted on layer `l`; unmount them first",
+            "the strength pattern `a.*` matches no layer of the model; nearest: `b`",
         ),
         (
-            Error::AlreadyMerged { layer: "l".into() },
-            "layer `l` has a merged adapter already; restore the base first",
+            Error::StrengthSyntax {
+                part: "x".into(),
+                why: "w",
+            },
+            "`x` is no strength: w; write a number for all layers and `pattern=number` for some, with commas \
+             between, e.g. `1.0,double_blocks.0.*=0.5`",
+        ),
+        (
+            Error::TwoReplacements {
+                layer: "l".into(),
+                parameter: "bias",
+                first: "a".into(),
+                second: "b".into(),
+            },
+            "the adapters `a` and `b` both replace the bias of layer `l`, and only one can; unmount one of them",
         ),
         (
             Error::MergeStreamed { layer: "l".into() },
             "layer `l` is streamed under a budget, so an adapter cannot be merged into it; load the \
              model without a budget, or mount the adapter instead",
+        ),
+        (
+            Error::Reparameterized {
+                parameter: "fc.weight".into(),
+            },
+            "the parameter `fc.weight` has a reparameterization already, and Burn cannot nest them; fold it in \
+             with `materialize` first",
         ),
         (
             Error::NotABurnLayer,

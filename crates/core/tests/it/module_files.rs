@@ -2,11 +2,17 @@
 
 use burn::{
     module::{Module, Param},
-    nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig},
+    nn::{
+        Embedding, EmbeddingConfig, GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear,
+        LinearConfig,
+        conv::{Conv2d, Conv2dConfig},
+    },
     tensor::{DType, Tensor},
 };
 use bytes::Bytes;
-use overglaze_core::{PatchedLinear, load_module};
+use overglaze_core::{
+    PatchedConv2d, PatchedEmbedding, PatchedGroupNorm, PatchedLinear, load_module,
+};
 use overglaze_stream::MemorySource;
 
 use crate::numbers::{assert_close, flex, message, ndarray, plain, rounded, stored, values, wave};
@@ -183,4 +189,63 @@ fn only_the_weight_of_a_linear_layer_is_transposed() {
     let source = file(&[("codebook", "F32", &[2, 3], 1)]);
     let (loaded, _) = load_module(layer, &source, &flex()).expect("it fits");
     assert_eq!(values(&loaded.codebook.val()), values(&plain([2, 3], 1)));
+}
+
+/// Layers whose weights are no matrices, or matrices that are not transposed.
+#[derive(Module, Debug)]
+struct Stem {
+    conv: Conv2d,
+    wrapped: PatchedConv2d,
+    tokens: Embedding,
+    own_tokens: PatchedEmbedding,
+    norm: GroupNorm,
+    own_norm: PatchedGroupNorm,
+}
+
+#[test]
+fn convolutions_embeddings_and_group_norms_are_stored_as_burn_has_them() {
+    let conv = Conv2dConfig::new([3, 4], [2, 1]);
+    let tokens = EmbeddingConfig::new(5, 3);
+    let norm = GroupNormConfig::new(2, 4);
+    let stem = Stem {
+        conv: conv.init(&flex()),
+        wrapped: conv.init(&flex()).into(),
+        tokens: tokens.init(&flex()),
+        own_tokens: tokens.init(&flex()).into(),
+        norm: norm.init(&flex()),
+        own_norm: norm.init(&flex()).into(),
+    };
+    let tensors: [(&str, &str, &[usize], usize); 10] = [
+        ("conv.weight", "F32", &[4, 3, 2, 1], 1),
+        ("conv.bias", "F32", &[4], 2),
+        ("wrapped.weight", "BF16", &[4, 3, 2, 1], 3),
+        ("wrapped.bias", "F32", &[4], 4),
+        ("tokens.weight", "F32", &[5, 3], 5),
+        ("own_tokens.weight", "F16", &[5, 3], 6),
+        ("norm.weight", "F32", &[4], 7),
+        ("norm.bias", "F32", &[4], 8),
+        ("own_norm.weight", "F32", &[4], 9),
+        ("own_norm.bias", "F32", &[4], 10),
+    ];
+    let (stem, report) = load_module(stem, &file(&tensors), &flex()).expect("it fits");
+    assert_eq!(report.assigned, tensors.map(|(name, ..)| name));
+    assert!(report.unused.is_empty());
+    let weight = stem.wrapped.weight.as_ref().expect("it is Burn's").val();
+    assert_eq!(weight.dtype(), DType::BF16);
+    assert_eq!(
+        values(&weight),
+        values(&rounded([4, 3, 2, 1], 3, DType::BF16))
+    );
+    assert_eq!(
+        values(&stem.conv.weight.val()),
+        values(&plain([4, 3, 2, 1], 1))
+    );
+    assert_eq!(values(&stem.tokens.weight.val()), values(&plain([5, 3], 5)));
+    let weight = stem.own_tokens.weight.as_ref().expect("it is Burn's").val();
+    assert_eq!(values(&weight), values(&rounded([5, 3], 6, DType::F16)));
+    let gamma =
+        |gamma: &Option<Param<Tensor<1>>>| values(&gamma.as_ref().expect("it has one").val());
+    assert_eq!(gamma(&stem.norm.gamma), values(&plain([4], 7)));
+    assert_eq!(gamma(&stem.own_norm.gamma), values(&plain([4], 9)));
+    assert_eq!(gamma(&stem.own_norm.beta), values(&plain([4], 10)));
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use burn::tensor::{Tensor, TensorData};
 use overglaze_core::{
-    Error, KeyOutcome, KeyReport, PatchedLayer, mount, mounted, reweight, swap, unmount,
+    Error, KeyOutcome, KeyReport, MountedStrength, Mounting, PatchedLayer, mount, mounted,
+    reweight, swap, unmount,
 };
-use overglaze_patches::PatchSet;
+use overglaze_patches::{Component, PatchSet, TextEncoder};
 
 use crate::{
     numbers::{lora, message, plain, wave},
@@ -44,7 +45,7 @@ fn mixed() -> PatchSet {
         ("transformer.something_else.lora_B.weight", up),
         ("transformer.proj_out.lora_A.weight", wide_down),
         ("transformer.proj_out.lora_B.weight", wide_up),
-        ("transformer.blocks.1.fc.lora_A.weight", down),
+        ("transformer.blocks.9.fc.lora_A.weight", down),
         ("what.is.this", wave(&[1], 1)),
     ])
 }
@@ -72,7 +73,7 @@ fn every_key_is_accounted_for() {
         panic!("{:?}", report.targets);
     };
     assert!(
-        why.contains("`blocks.1.fc`") && why.contains("lora_up.weight"),
+        why.contains("`blocks.9.fc`") && why.contains("lora_up.weight"),
         "{why}"
     );
     let expected = [
@@ -101,6 +102,8 @@ fn every_key_is_accounted_for() {
                 "transformer.proj_out.lora_B.weight",
             ],
             KeyOutcome::ShapeMismatch {
+                found: vec![4, 9],
+                expected: vec![4, 8],
                 why: "the lora patch is for a weight of shape [4, 9], the layer has [4, 8]".into(),
             },
         ),
@@ -124,8 +127,8 @@ fn every_key_is_accounted_for() {
             applied("blocks.1.fc"),
         ),
         target(
-            "blocks.1.fc",
-            &["transformer.blocks.1.fc.lora_A.weight"],
+            "blocks.9.fc",
+            &["transformer.blocks.9.fc.lora_A.weight"],
             KeyOutcome::Refused { why: why.clone() },
         ),
         target("what.is.this", &["what.is.this"], KeyOutcome::Unread),
@@ -150,8 +153,24 @@ fn outcomes_have_names_and_reasons() {
             "the model has no layer of this name",
         ),
         (
-            KeyOutcome::ShapeMismatch { why: why.clone() },
+            KeyOutcome::ShapeMismatch {
+                found: vec![1, 2],
+                expected: vec![1, 3],
+                why: why.clone(),
+            },
             "shape mismatch",
+            "because",
+        ),
+        (
+            KeyOutcome::NotLoaded {
+                component: Component::TextEncoder(TextEncoder::T5),
+            },
+            "not loaded",
+            "it is for a T5 text encoder, and this model does not hold the layer",
+        ),
+        (
+            KeyOutcome::KindUnknown { why: why.clone() },
+            "kind unknown",
             "because",
         ),
         (KeyOutcome::Refused { why }, "refused", "because"),
@@ -225,8 +244,8 @@ fn what_fails_leaves_the_model_as_it_was() {
     let adapters = mounted(&toy);
     assert_eq!(adapters.len(), 1);
     assert_eq!(
-        (adapters[0].name.as_str(), adapters[0].strength),
-        ("good", 0.7)
+        (adapters[0].name.as_str(), &adapters[0].strength),
+        ("good", &MountedStrength::Uniform(0.7))
     );
     assert_eq!(adapters[0].layers, ["blocks.0.fc", "proj_out"]);
     let twins = swap(&mut toy, &[], &[("a", &other, 1.0), ("a", &good, 1.0)]);
@@ -275,47 +294,54 @@ fn swaps_and_weights_never_count_twice() {
     );
     unmount(&mut toy, "b").expect("it is mounted");
     assert_eq!(toy.output_bits(&input()), fresh(&[("c", a, -0.3)]));
-    swap(&mut toy, &["c"], &[]).expect("it is mounted");
+    swap::<Mounting<'_>>(&mut toy, &["c"], &[]).expect("it is mounted");
     assert_eq!(toy.output_bits(&input()), base);
     assert!(mounted(&toy).is_empty());
 }
 
 #[test]
 fn the_second_target_of_the_same_rows_is_refused() {
-    let [up, down] = pair([6, 2], [2, 8]);
-    let twice = adapter(vec![
-        ("transformer.blocks.0.fc.lora_A.weight", down.clone()),
-        ("transformer.blocks.0.fc.lora_B.weight", up.clone()),
-        ("lora_unet_blocks_0_fc.lora_down.weight", down),
-        ("lora_unet_blocks_0_fc.lora_up.weight", up),
-    ]);
     let halves = patch_set(vec![
         ("half", lora([3, 8], 2, 20)),
         ("blocks.0.fc", lora(SHAPE, 2, 30)),
     ]);
     let rows = "of this file are both for rows 0..6 of layer `blocks.0.fc`; only the latter is laid over it";
-    for (set, first, second) in [
-        (&twice, "blocks.0.fc", "blocks_0_fc"),
-        (&halves, "half", "blocks.0.fc"),
-    ] {
-        let half = || vec![piece("blocks.0.fc", 2..5, 0..3)];
-        let mut toy = resident(&LAYERS).with_alias("half", half());
-        let report = mount(&mut toy, "set", set, 1.0).expect("one target fits");
-        let targets: Vec<_> = report
-            .targets
-            .iter()
-            .map(|report| &*report.target)
-            .collect();
-        assert_eq!(targets, [first, second]);
-        assert_eq!(report.targets[0].outcome, applied("blocks.0.fc"));
-        let why = format!("`{second}` and `{first}` {rows}");
-        assert_eq!(report.targets[1].outcome, KeyOutcome::Refused { why });
-        assert_eq!(toy.layers[0].num_patches(), 1);
-        let mut single = resident(&LAYERS).with_alias("half", half());
-        let only = patch_set(vec![(first, Arc::clone(&set.entries[0].patch))]);
-        mount(&mut single, "set", &only, 1.0).expect("it fits");
-        assert_eq!(toy.output_bits(&input()), single.output_bits(&input()));
-    }
+    let half = || vec![piece("blocks.0.fc", 2..5, 0..3)];
+    let mut toy = resident(&LAYERS).with_alias("half", half());
+    let report = mount(&mut toy, "set", &halves, 1.0).expect("one target fits");
+    let targets = report.targets.iter().map(|report| &*report.target);
+    assert_eq!(targets.collect::<Vec<_>>(), ["half", "blocks.0.fc"]);
+    assert_eq!(report.targets[0].outcome, applied("blocks.0.fc"));
+    let why = format!("`blocks.0.fc` and `half` {rows}");
+    assert_eq!(report.targets[1].outcome, KeyOutcome::Refused { why });
+    assert_eq!(toy.layers[0].num_patches(), 1);
+    let mut single = resident(&LAYERS).with_alias("half", half());
+    let only = patch_set(vec![("half", Arc::clone(&halves.entries[0].patch))]);
+    mount(&mut single, "set", &only, 1.0).expect("it fits");
+    assert_eq!(toy.output_bits(&input()), single.output_bits(&input()));
+}
+
+#[test]
+fn a_layer_in_two_spellings_is_laid_over_once() {
+    let [up, down] = pair([6, 2], [2, 8]);
+    let once = [
+        ("transformer.blocks.0.fc.lora_A.weight", down.clone()),
+        ("transformer.blocks.0.fc.lora_B.weight", up.clone()),
+    ];
+    let again = [
+        ("lora_unet_blocks_0_fc.lora_down.weight", down),
+        ("lora_unet_blocks_0_fc.lora_up.weight", up),
+    ];
+    let (mut toy, mut single) = (resident(&LAYERS), resident(&LAYERS));
+    let set = adapter(once.iter().cloned().chain(again).collect());
+    let report = mount(&mut toy, "set", &set, 1.0).expect("one layer fits");
+    let outcomes = report.targets.iter().map(|target| target.outcome.name());
+    assert_eq!(
+        outcomes.collect::<Vec<_>>(),
+        ["applied", "duplicate", "duplicate"]
+    );
+    mount(&mut single, "set", &adapter(once.into()), 1.0).expect("it fits");
+    assert_eq!(toy.output_bits(&input()), single.output_bits(&input()));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn table() -> NameTable {
 }
 
 #[test]
-fn both_spellings_are_looked_up_exactly() {
+fn both_spellings_are_looked_up() {
     let names = table();
     let layers = |target| {
         let pieces = names.resolve(&target)?;
@@ -48,7 +48,8 @@ fn both_spellings_are_looked_up_exactly() {
             flattened("double_0_qk"),
             Some(vec!["blocks.0.to_q", "blocks.0.to_k"]),
         ),
-        (dotted("blocks_0_to_q"), None),
+        (dotted("blocks_0_to_q"), Some(vec!["blocks.0.to_q"])),
+        (dotted("blocks.0_to_q"), Some(vec!["blocks.0.to_q"])),
         (flattened("blocks.0.to_q"), None),
         (dotted("blocks.0.to"), None),
         (dotted(""), None),

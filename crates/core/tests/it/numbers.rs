@@ -106,10 +106,7 @@ pub(crate) fn lora([d_output, fan_in]: [usize; 2], rank: usize, seed: usize) -> 
         ("alpha", TensorData::from([1.0_f32])),
     ];
     let tensors = tensors.map(|(key, data)| (String::from(key), data));
-    let group = TensorGroup {
-        target: "layer".into(),
-        tensors: tensors.into(),
-    };
+    let group = TensorGroup::new("layer", tensors.into());
     registry::load(group, &flex()).expect("the factors fit")
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
-use overglaze_core::{PatchedLayer, PatchedLinear, mounted};
-use overglaze_patches::{BaseLayer, Patch};
+use overglaze_core::{MountedStrength, Mounting, PatchedLayer, PatchedLinear, mounted};
+use overglaze_patches::{BaseLayer, LayerShape, Patch};
 
 use crate::{
     numbers::{bits, flex, lora, message, ndarray, packed, plain, tensor, values},
@@ -57,24 +57,25 @@ fn the_copy_on_a_device_is_made_once_and_listed() {
     let adapters = mounted(&toy);
     assert_eq!(adapters.len(), 1);
     let adapter = &adapters[0];
-    assert_eq!((adapter.name.as_str(), adapter.strength), ("test", 1.0));
+    assert_eq!(
+        (adapter.name.as_str(), adapter.strength.clone()),
+        ("test", MountedStrength::Uniform(1.0))
+    );
     assert_eq!(adapter.layers, ["fc"]);
-    assert_eq!(adapter.placement.loaded_bytes, num_bytes);
+    assert_eq!(adapter.footprint.loaded_bytes, num_bytes);
     let expected = [(flex(), num_bytes), (ndarray(), num_bytes)];
-    assert_eq!(adapter.placement.copies, expected);
+    assert_eq!(adapter.footprint.copies, expected);
 }
 
 /// The residual's bits and the size: all there is to see of a patch.
 fn state(patch: &dyn Patch) -> (Vec<u32>, Vec<u32>, usize) {
-    let base = BaseLayer {
-        shape: SHAPE,
-        weight: None,
-    };
+    let shape = LayerShape::linear(SHAPE[0], SHAPE[1]);
+    let base = BaseLayer::of_shape(&shape);
     let weight = patch.delta_weight(&base).expect("no values are needed");
-    let bias = patch.delta_bias().expect("it has a bias");
+    let bias = patch.delta_bias(&base).expect("no values are needed");
     (
         bits(&weight.expect("it changes the weight")),
-        bits(&bias),
+        bits(&bias.expect("it changes the bias")),
         patch.num_bytes(),
     )
 }
@@ -108,7 +109,7 @@ fn unmounting_frees_the_copies() {
         |toy| overglaze_core::unmount(toy, "test").expect("it is mounted"),
         |toy| assert!(toy.layers[0].remove_patch("test")),
         |toy| toy.layers[0].clear_patches(),
-        |toy| drop(overglaze_core::swap(toy, &["test"], &[])),
+        |toy| drop(overglaze_core::swap::<Mounting<'_>>(toy, &["test"], &[])),
     ];
     for (index, remove) in removals.into_iter().enumerate() {
         overglaze_core::mount(&mut toy, "test", &set, 1.0).expect("it fits");

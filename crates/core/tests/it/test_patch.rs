@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use burn::tensor::{Device, FloatDType, Tensor};
-use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError, tensor_bytes};
+use overglaze_patches::{
+    BaseAccess, BaseLayer, LayerShape, Patch, PatchError, Replaced, tensor_bytes,
+};
 
 use crate::numbers::values;
 
@@ -26,6 +28,7 @@ pub(crate) struct TestPatch {
     pub(crate) weight: Option<Tensor<2>>,
     pub(crate) bias: Option<Tensor<1>>,
     pub(crate) gain: Option<f32>,
+    replaced: Replaced,
     pub(crate) uses: Arc<Uses>,
     #[expect(dead_code, reason = "it is only there to be dropped")]
     life: Arc<()>,
@@ -37,6 +40,7 @@ impl TestPatch {
             weight,
             bias,
             gain: None,
+            replaced: Replaced::default(),
             uses: Arc::default(),
             life: Arc::default(),
         }
@@ -49,6 +53,12 @@ impl TestPatch {
 
     pub(crate) fn with_gain(mut self, gain: f32) -> Self {
         self.gain = Some(gain);
+        self
+    }
+
+    /// The same, said to replace these parameters.
+    pub(crate) fn replacing(mut self, replaced: Replaced) -> Self {
+        self.replaced = replaced;
         self
     }
 
@@ -86,15 +96,19 @@ impl Patch for TestPatch {
         }
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
         match &self.weight {
-            Some(weight) if weight.dims() != base => Err(PatchError::DoesNotFit {
+            Some(weight) if weight.dims() != layer.matrix() => Err(PatchError::DoesNotFit {
                 kind: self.kind().into(),
                 patch: weight.dims(),
-                base,
+                base: layer.dims().into(),
             }),
             _ => Ok(()),
         }
+    }
+
+    fn replaces(&self) -> Replaced {
+        self.replaced
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
@@ -113,8 +127,12 @@ impl Patch for TestPatch {
         Ok(Some(weight.clone().mul_scalar(gain)))
     }
 
-    fn delta_bias(&self) -> Option<Tensor<1>> {
-        self.bias.clone()
+    fn changes_bias(&self) -> bool {
+        self.bias.is_some()
+    }
+
+    fn delta_bias(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<1>>, PatchError> {
+        Ok(self.bias.clone())
     }
 
     fn to_device(&self, device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
@@ -125,6 +143,7 @@ impl Patch for TestPatch {
             weight: self.weight.clone().map(|weight| weight.to_device(device)),
             bias: self.bias.clone().map(|bias| bias.to_device(device)),
             gain: self.gain,
+            replaced: self.replaced,
             uses: Arc::clone(&self.uses),
             life,
         })

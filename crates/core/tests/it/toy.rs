@@ -10,7 +10,7 @@ use overglaze_core::{
     BaseWeights, Error, LayerLoader, LayerTree, LoaderConfig, NameTable, PatchedLayer,
     PatchedLinear, Piece,
 };
-use overglaze_patches::{Patch, PatchEntry, PatchSet, TargetName};
+use overglaze_patches::{Component, Patch, PatchEntry, PatchSet, TargetName};
 use overglaze_stream::{MemorySource, WeightSource};
 
 use crate::numbers::{flex, stored, values, wave};
@@ -165,6 +165,7 @@ pub(crate) fn lora_adapter(layers: &[(&str, [usize; 2], usize)]) -> PatchSet {
 pub(crate) fn patch_set(patches: Vec<(&str, Arc<dyn Patch>)>) -> PatchSet {
     let entry = |(target, patch): (&str, Arc<dyn Patch>)| PatchEntry {
         target: TargetName::Dotted(target.into()),
+        component: Component::Denoiser,
         patch,
         keys: vec![format!("{target}.test")],
         dialect: "test",

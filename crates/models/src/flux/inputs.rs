@@ -12,7 +12,8 @@ use crate::{
 /// The inputs of one forward pass over a batch of images.
 #[derive(Clone, Debug)]
 pub struct FluxInputs {
-    /// Image tokens `[batch, tokens, in_channels]`.
+    /// Image tokens `[batch, tokens, in_channels]`; with a control patch mounted, as many channels as it reads,
+    /// the model's own first.
     pub hidden_states: Tensor<3>,
     /// The text encoder's sequence `[batch, text tokens, joint_attention_dim]`.
     pub encoder_hidden_states: Tensor<3>,
@@ -109,9 +110,14 @@ impl PositionIds {
 }
 
 impl FluxInputs {
-    /// The inputs in f32 on one device, with every shape as the model needs it.
-    pub(crate) fn checked(mut self, config: &FluxConfig) -> Result<Self, ModelError> {
-        self.check_shapes(config)?;
+    /// The inputs in f32 on one device, with every shape as the model needs it; it reads `in_channels` of the
+    /// image tokens.
+    pub(crate) fn checked(
+        mut self,
+        config: &FluxConfig,
+        in_channels: usize,
+    ) -> Result<Self, ModelError> {
+        self.check_shapes(config, in_channels)?;
         self.check_rows()?;
         self.check_guidance(config)?;
         let device = self.hidden_states.device();
@@ -124,7 +130,7 @@ impl FluxInputs {
         Ok(self)
     }
 
-    fn check_shapes(&self, config: &FluxConfig) -> Result<(), ModelError> {
+    fn check_shapes(&self, config: &FluxConfig, in_channels: usize) -> Result<(), ModelError> {
         let image = self.hidden_states.dims();
         let text = self.encoder_hidden_states.dims();
         let ([batch, tokens, _], [_, text_tokens, _]) = (image, text);
@@ -139,11 +145,7 @@ impl FluxInputs {
         }
         let text_shape = [batch, text_tokens, config.joint_attention_dim];
         let pooled = self.pooled_projections.dims();
-        expect(
-            "hidden_states",
-            &image,
-            &[batch, tokens, config.in_channels],
-        )?;
+        expect("hidden_states", &image, &[batch, tokens, in_channels])?;
         expect("encoder_hidden_states", &text, &text_shape)?;
         expect(
             "pooled_projections",

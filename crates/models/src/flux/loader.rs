@@ -61,7 +61,7 @@ impl FluxLoader {
                     .transpose()?,
                 pooled: self.embedder(&map.pooled)?,
             },
-            image_in: self.linear(&map.image_in)?,
+            image_in: self.open_linear(&map.image_in)?,
             text_in: self.linear(&map.text_in)?,
             doubles: map
                 .doubles
@@ -150,6 +150,13 @@ impl FluxLoader {
             Naming::Bfl => &map.bfl,
         };
         self.sized_linear(path, [map.rows(), map.d_input])
+    }
+
+    /// The same, over what the caller gives: a control patch may read more channels than the base.
+    fn open_linear(&mut self, map: &LinearMap) -> Result<Named<PatchedLinear>, ModelError> {
+        let Named { path, layer } = self.linear(map)?;
+        let layer = layer.with_open_input();
+        Ok(Named { path, layer })
     }
 
     /// A layer that BFL stacks and diffusers does not.

@@ -1,10 +1,13 @@
-//! The name table of a FLUX model: its own layers, and the other naming as aliases of their rows.
+//! The name table of a FLUX model: its own layers, and the other naming and trainers' names as aliases of their
+//! rows.
 
 use overglaze_core::{NameTable, Piece};
+use overglaze_patches::LayerShape;
 
 use crate::{
     ModelError,
     checkpoint::TensorShapes,
+    families::{Alias, Layers, trainer_aliases},
     flux::{
         FluxConfig, FluxConfigFile, Naming,
         map::{Arrangement, FluxMap, LinearMap, Part},
@@ -41,7 +44,26 @@ pub(crate) fn table(map: &FluxMap, naming: Naming) -> Result<NameTable, ModelErr
         table.add_layer(own, norm.width)?;
         table.add_alias(other, vec![piece(own, [0, 0], norm.width)])?;
     }
+    for Alias { name, pieces } in trainer_aliases(&layers(map, naming)) {
+        table.add_alias(&name, pieces)?;
+    }
     Ok(table)
+}
+
+/// The linear layers of a checkpoint in `naming`.
+fn layers(map: &FluxMap, naming: Naming) -> Layers {
+    let own = |linear: &LinearMap| match naming {
+        Naming::Diffusers => linear
+            .parts
+            .iter()
+            .map(|part| (part.path.clone(), part.rows))
+            .collect(),
+        Naming::Bfl => vec![(linear.bfl.clone(), linear.rows())],
+    };
+    map.linears()
+        .flat_map(|linear| own(linear).into_iter().map(|layer| (layer, linear.d_input)))
+        .map(|((path, rows), d_input)| (path, LayerShape::linear(rows, d_input)))
+        .collect()
 }
 
 /// diffusers' layers, and the BFL layer as an alias that stacks them.

@@ -66,6 +66,13 @@ impl FluxTransformer {
         &self.config
     }
 
+    /// Channels of the image tokens that a forward pass asks for: those of the configuration, or as many as the
+    /// widest control patch reads.
+    #[must_use]
+    pub fn in_channels(&self) -> usize {
+        self.parts.image_in.layer.d_input()
+    }
+
     /// The velocity `[batch, tokens, out_channels]` at the inputs, in f32 on the device of
     /// `hidden_states`.
     ///
@@ -74,7 +81,7 @@ impl FluxTransformer {
     /// [`ModelError::GuidanceUnused`] for inputs that do not fit; [`ModelError::Layer`] when a layer
     /// cannot be loaded or a patch cannot be applied.
     pub fn forward(&self, inputs: FluxInputs) -> Result<Tensor<3>, ModelError> {
-        self.run(inputs.checked(&self.config)?, None)
+        self.run(inputs.checked(&self.config, self.in_channels())?, None)
     }
 
     /// As [`forward`](Self::forward), handing every block's output to `observer`.
@@ -86,7 +93,10 @@ impl FluxTransformer {
         inputs: FluxInputs,
         observer: &mut dyn FnMut(BlockOutput),
     ) -> Result<Tensor<3>, ModelError> {
-        self.run(inputs.checked(&self.config)?, Some(observer))
+        self.run(
+            inputs.checked(&self.config, self.in_channels())?,
+            Some(observer),
+        )
     }
 
     fn run(&self, inputs: FluxInputs, mut observer: Observer<'_>) -> Result<Tensor<3>, ModelError> {

@@ -1,20 +1,41 @@
-//! The tails of the adapter families found in public files, whether a kind reads them or not.
+//! The adapter families found in public files that no kind reads: their tails, and what to do instead.
 //!
-//! With them a layer whose kind is not there is still one group, and its refusal can say what it is. They
-//! stay as the file spells them; a `*` stands for one piece without dots.
+//! With them a layer of such a family is one group, and its refusal says what it is. Tails stay as the file spells
+//! them; a `*` stands for one piece without dots. A family that a registered kind reads is not refused: the kind's
+//! own keys come first.
+
+use std::fmt;
 
 use crate::dialects::suffixes::any_name;
 
-/// Every tail of the table.
+/// Adapters that are known and not read.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Family {
+    /// What the adapters are called.
+    pub label: &'static str,
+    /// Why they are not read, and what to do.
+    pub remedy: &'static str,
+    /// Tails that these adapters alone have.
+    tails: &'static [&'static str],
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.label, self.remedy)
+    }
+}
+
+/// Every tail of the table, and those that several families have.
 pub(super) fn tails() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().flat_map(|(_, tails)| *tails).copied()
+    let own = FAMILIES.iter().flat_map(|family| family.tails);
+    own.chain(SHARED).copied()
 }
 
 /// The family that alone has the `suffix`; `None` when several have it or it is not known.
-pub(crate) fn family(suffix: &str) -> Option<&'static str> {
-    let has_suffix = |tails: &[&str]| tails.iter().any(|tail| matches(tail, suffix));
-    let (label, _) = FAMILIES.iter().find(|(_, tails)| has_suffix(tails))?;
-    *label
+pub(crate) fn family(suffix: &str) -> Option<&'static Family> {
+    let has_suffix = |family: &&Family| family.tails.iter().any(|tail| matches(tail, suffix));
+    FAMILIES.iter().find(has_suffix)
 }
 
 fn matches(tail: &str, suffix: &str) -> bool {
@@ -24,92 +45,97 @@ fn matches(tail: &str, suffix: &str) -> bool {
     }
 }
 
-/// Label, tails; without a label where they stand in several families.
-type Family = (Option<&'static str>, &'static [&'static str]);
+/// Tails of several families.
+const SHARED: &[&str] = &[
+    "alpha",
+    "diff_m",
+    "lora_A.*.bias",
+    "lora_A.bias",
+    "lora_down.weight",
+    "lora_up.bias",
+    "lora_up.weight",
+    "rescale",
+    "scale",
+];
 
 const FAMILIES: &[Family] = &[
-    (
-        None,
-        &[
-            "alpha",
-            "bias_indices",
-            "bias_size",
-            "bias_values",
-            "lora_A.*.bias",
-            "lora_A.bias",
-            "lora_down",
-            "lora_down.weight",
-            "lora_up",
-            "lora_up.bias",
-            "lora_up.weight",
-            "rescale",
-            "scale",
+    Family {
+        label: "AdaLoRA",
+        remedy: "its factors come with singular values and a mask of their own; merge it into its model with PEFT",
+        tails: &["lora_E", "lora_E.*", "ranknum", "ranknum.*"],
+    },
+    Family {
+        label: "BOFT of PEFT",
+        remedy: "its butterfly blocks are laid out by the training setup, which the file does not hold; merge it \
+                 into its model with PEFT",
+        tails: &["boft_R", "boft_R.*", "boft_s", "boft_s.*"],
+    },
+    Family {
+        label: "VeRA",
+        remedy: "vera adapters scale two random matrices that all layers share, drawn by the program that trained \
+                 them; merge it into its model with PEFT",
+        tails: &[
+            "vera_A",
+            "vera_A.*",
+            "vera_B",
+            "vera_B.*",
+            "vera_lambda_b",
+            "vera_lambda_b.*",
+            "vera_lambda_d",
+            "vera_lambda_d.*",
         ],
-    ),
-    (Some("AdaLoRA"), &["lora_E"]),
-    (Some("BOFT"), &["boft_R", "boft_s"]),
-    (
-        Some("DoRA"),
-        &[
-            "dora_scale",
-            "lora_magnitude",
-            "lora_magnitude_vector",
-            "lora_magnitude_vector.*.weight",
-            "lora_magnitude_vector.weight",
-            "magnitude",
+    },
+    Family {
+        label: "nunchaku",
+        remedy: "its factors are packed for the kernels of nunchaku; use the file it was converted from",
+        tails: &["lora_down", "lora_up"],
+    },
+    Family {
+        label: "scaled OFT of OneTrainer",
+        remedy: "its divisor has changed between versions, and the file does not say which it was trained with; \
+                 train it without the scaling, or merge it into its model with OneTrainer",
+        tails: &[
+            "oft_R.scaled_oft",
+            "oft_R.oft_scaled",
+            "oft_scaled",
+            "scaled_oft",
         ],
-    ),
-    (
-        Some("GLoRA"),
-        &[
-            "a1.weight",
-            "a2.weight",
-            "b1.weight",
-            "b2.weight",
-            "bm.weight",
-        ],
-    ),
-    (Some("IA3"), &["ia3_l", "on_input"]),
-    (
-        Some("LoHa"),
-        &[
-            "hada_t1",
-            "hada_t2",
-            "hada_w1_a",
-            "hada_w1_b",
-            "hada_w2_a",
-            "hada_w2_b",
-        ],
-    ),
-    (
-        Some("LoKr"),
-        &[
-            "lokr_t2",
-            "lokr_w1",
-            "lokr_w1_a",
-            "lokr_w1_b",
-            "lokr_w2",
-            "lokr_w2_a",
-            "lokr_w2_b",
-        ],
-    ),
-    (Some("LoRA with a middle factor"), &["lora_mid.weight"]),
-    (Some("LoRA with a new shape"), &["reshape_weight"]),
-    (
-        Some("LoRA of an embedding"),
-        &[
-            "lora_embedding_A",
-            "lora_embedding_A.*",
-            "lora_embedding_B",
-            "lora_embedding_B.*",
-        ],
-    ),
-    (
-        Some("OFT"),
-        &["oft_R.weight", "oft_blocks", "oft_diag", "oft_r", "oft_s"],
-    ),
-    (Some("VeRA"), &["vera_lambda_b", "vera_lambda_d"]),
-    (Some("full difference"), &["diff", "diff_b", "diff_m"]),
-    (Some("norm difference"), &["b_norm", "w_norm"]),
-    (Some("replaced weight"), &["set_weight"]),
+    },
+    Family {
+        label: "Bone or MiSS",
+        remedy: MERGE,
+        tails: &["bone_block", "bone_block.*", "miss_block", "miss_block.*"],
+    },
+    Family {
+        label: "C3A",
+        remedy: MERGE,
+        tails: &["c3a_kernel", "c3a_kernel.*"],
+    },
+    Family {
+        label: "FourierFT",
+        remedy: MERGE,
+        tails: &["fourierft_spectrum", "fourierft_spectrum.*"],
+    },
+    Family {
+        label: "HRA",
+        remedy: MERGE,
+        tails: &["hra_u", "hra_u.*"],
+    },
+    Family {
+        label: "RandLoRA",
+        remedy: MERGE,
+        tails: &["randlora_gamma", "randlora_lambda"],
+    },
+    Family {
+        label: "SHiRA",
+        remedy: MERGE,
+        tails: &["shira_weight", "shira_weight.*"],
+    },
+    Family {
+        label: "VB-LoRA",
+        remedy: MERGE,
+        tails: &["vblora_logits_A", "vblora_logits_B", "vblora_vector_bank"],
+    },
 ];
+
+const MERGE: &str = "this build has no kind for it; merge it into its model with PEFT";

@@ -3,6 +3,9 @@
 //! Dots do not tell: `….to_out.0.lora_A.default.weight` ends in three pieces, `….lora_magnitude_vector`
 //! in one. A key is split at the longest tail in a table made of every key and alias a registered kind
 //! names, and of the tails known from the adapter families. Kinds bring their own spellings.
+//!
+//! Two tails are a checkpoint's as well, `weight` of any layer and `scale` of a norm. No key is split at
+//! them: whether it is an adapter's, the other keys of its file tell.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -26,12 +29,17 @@ pub(crate) fn adapter_name(key: &str) -> Option<&str> {
 
 fn split(key: &str) -> Option<(&str, Tail<'_>)> {
     key.match_indices('.').find_map(|(dot, _)| {
-        let tail = &key[dot + 1..];
-        if dot == 0 || tail.len() > MAX_TAIL_BYTES {
+        let (path, tail) = (&key[..dot], &key[dot + 1..]);
+        if path.is_empty() || tail.len() > MAX_TAIL_BYTES || tail == SCALE && is_norm(path) {
             return None;
         }
-        Some((&key[..dot], SPELLINGS.find(tail)?))
+        Some((path, SPELLINGS.find(tail)?))
     })
+}
+
+/// Whether the layer at `path` is a norm by its name.
+pub(crate) fn is_norm(path: &str) -> bool {
+    NORMS.iter().any(|end| path.ends_with(end))
 }
 
 /// A tail that is known.
@@ -65,9 +73,8 @@ static SPELLINGS: LazyLock<Spellings> = LazyLock::new(|| {
         spellings.add(alias, Some(*canonical));
     }
     let keys = kinds.iter().flat_map(|kind| kind.keys());
-    for tail in keys.chain(tails()) {
-        spellings.add(tail, None);
-    }
+    let known = keys.chain(tails()).filter(|tail| *tail != WEIGHT);
+    known.for_each(|tail| spellings.add(tail, None));
     spellings
 });
 
@@ -114,5 +121,8 @@ pub(super) fn any_name<'a>(tail: &'a str, start: &str, end: &str) -> Option<&'a 
     (!name.is_empty() && !name.contains('.')).then_some(name)
 }
 
+const WEIGHT: &str = "weight";
+const NORMS: [&str; 2] = [".norm", "_norm"];
+const SCALE: &str = "scale";
 /// No tail is longer; bounds the work on a hostile key.
 const MAX_TAIL_BYTES: usize = 128;

@@ -1,72 +1,107 @@
 //! Low-rank adaptation, with an optional bias.
 //!
 //! `ΔW = scale · up · down`, `Δb = scale · bias`; `scale` is the file's own, else `alpha / rank`,
-//! else 1. `up [d_output, rank]`, `down [rank, fan_in]`, `bias [d_output]`; the factors of a
-//! convolution carry further dimensions, which are flattened.
+//! else 1. `up [d_output, rank]`, `down [rank, d_input, kernel…]`, `bias [d_output]`. With a middle factor
+//! `mid [rank, rank, kernel…]` (Tucker), `down` has no kernel: see [`Factors`].
 //!
-//! Three things found in files beside that: `down` with k times the rank of `up` stands for the sum of its k
-//! chunks, with `rank` = rows of `down`; a sparse triple is a residual on the bias (one dimension)
-//! or on the weight (more), scaled alike; factors of two dtypes are brought to f32.
+//! Found in files beside that: `down` with k times the rank of `up` stands for the sum of its k chunks, with
+//! `rank` = rows of `down`; a sparse triple, scaled alike; `reshape_weight`, the shape that the base is filled
+//! up to with zeros, as a control adapter's file states it; and an embedding's factors the other way
+//! round, `ΔW = scale · (B · A)ᵀ` with `A [rank, num_embeddings]`, `B [d_model, rank]`.
 //!
-//! Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1.
+//! Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1; PEFT,
+//! `tuners/lora/layer.py`, for embeddings.
 
 use std::{ops::Range, sync::Arc};
 
-use burn::tensor::{DType, Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use crate::{
-    BaseLayer, Patch, PatchError, PatchKind, TensorGroup, group::checked_product,
-    sparse::SparseResidual, tensor_bytes,
+    BaseLayer, KindDocs, LayerShape, LowRank, Patch, PatchError, PatchKind, TensorGroup,
+    added::Added,
+    axes::{check_bias, check_is_matrix, check_size, check_weight},
+    factors::{FactorKeys, Factors},
+    patch::tensor_bytes,
+    sparse::integers,
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[UP, DOWN]], load)
         .with_optional(&[
-            "alpha", "scale", BIAS, "bias_indices", "bias_values", "bias_size",
+            MID, "alpha", "scale", BIAS, RESHAPE, "bias_indices", "bias_values", "bias_size",
         ])
         .with_aliases(ALIASES)
         .with_rank_key(DOWN)
+        .with_docs(KindDocs {
+            formula: "ΔW = scale · up · down (or up · mid · down), Δb = scale · bias; scale = alpha / rank, \
+                      1 without alpha",
+            layers: "linear, convolution, embedding",
+            strength: "proportional",
+            source: "Hu et al. 2021, \"LoRA\", section 4.1",
+        })
+}
+
+inventory::submit! {
+    PatchKind::new("lora-embedding", &[&[EMBEDDING_A, EMBEDDING_B]], load_embedding)
+        .with_optional(&["alpha", "scale"])
+        .with_aliases(&[
+            ("lora_embedding_A.*", EMBEDDING_A),
+            ("lora_embedding_B.*", EMBEDDING_B),
+        ])
+        .with_rank_key(EMBEDDING_A)
+        .with_docs(KindDocs {
+            formula: "ΔW = scale · (B · A)ᵀ; scale = alpha / rank, 1 without alpha",
+            layers: "embedding",
+            strength: "proportional",
+            source: "PEFT, tuners/lora/layer.py, class Embedding",
+        })
 }
 
 #[derive(Clone, Debug)]
 struct Lora {
-    /// `[d_output, rank]`.
-    up: Tensor<2>,
-    /// `[rank, fan_in]`.
-    down: Tensor<2>,
-    /// Factor on `up · down`.
+    factors: Factors,
+    /// Factor on their product.
     scale: f32,
     /// Δb, already scaled, f32 `[d_output]`.
     bias: Option<Tensor<1>>,
-    /// A further ΔW, to be scaled.
-    weight_residual: Option<Arc<SparseResidual>>,
 }
 
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
-    let up = group.take_squeezed(UP, device)?;
-    let down = group.take_flat(DOWN, device)?;
-    check_size(&group, [up.dims()[0], down.dims()[1]])?;
-    let scale = take_scale(&mut group, down.dims()[0])?;
-    let down = sum_chunks(&group, down, up.dims()[1])?;
-    let (up, down) = one_dtype(up, down);
-    let shape = [up.dims()[0], down.dims()[1]];
-    let dense = take_bias(&mut group, shape[0], device)?;
-    let (sparse, weight_residual) = match SparseResidual::take(&mut group)? {
-        Some(residual) => split_residual(&group, residual, shape, device)?,
-        None => (None, None),
+    let rank = group.dims(DOWN).first().copied().unwrap_or(0);
+    let factors = if group.has(MID) {
+        Factors::take(&mut group, KEYS, device)?
+    } else {
+        take_pair(&mut group, device)?
     };
-    let bias = match (dense, sparse) {
-        (Some(dense), Some(sparse)) => Some(dense + sparse),
-        (dense, sparse) => dense.or(sparse),
-    };
+    let scale = group.take_scale(rank)?;
+    check_reshape(&mut group, factors.shape())?;
+    let bias = take_bias(&mut group, factors.shape()[0], device)?;
     let bias = bias.map(|bias| bias.mul_scalar(scale));
-    let weight_residual = weight_residual.map(Arc::new);
-    Ok(Arc::new(Lora {
-        up,
-        down,
+    let shape = factors.shape();
+    let patch = Arc::new(Lora {
+        factors,
         scale,
         bias,
-        weight_residual,
+    });
+    Added::scaled_sparse(patch, &mut group, shape, scale, device)
+}
+
+fn load_embedding(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
+    let down = group.take::<2>(EMBEDDING_B, device)?.transpose();
+    let up = group.take::<2>(EMBEDDING_A, device)?.transpose();
+    let axes = vec![down.dims()[1]];
+    let keys = FactorKeys {
+        up: EMBEDDING_A,
+        down: EMBEDDING_B,
+        ..KEYS
+    };
+    let rank = up.dims()[1];
+    let factors = Factors::of_two(&group, keys, [up, down], axes)?;
+    let scale = group.take_scale(rank)?;
+    Ok(Arc::new(Lora {
+        factors,
+        scale,
+        bias: None,
     }))
 }
 
@@ -75,117 +110,91 @@ impl Patch for Lora {
         KIND
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
-        let patch = self.shape();
-        if patch == base {
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
+        check_is_matrix(KIND, layer)?;
+        if let Some(bias) = &self.bias {
+            check_bias(KIND, bias.dims()[0], layer)?;
+        }
+        if self.widens(layer) {
             return Ok(());
         }
-        Err(PatchError::DoesNotFit {
-            kind: KIND.into(),
-            patch,
-            base,
+        check_weight(KIND, &self.factors.dims(), layer)
+    }
+
+    fn d_input(&self, layer: &LayerShape) -> usize {
+        if self.widens(layer) {
+            return self.factors.shape()[1];
+        }
+        layer.d_input()
+    }
+
+    fn low_rank(&self) -> Option<LowRank> {
+        let [up, down] = self.factors.pair();
+        let [d_output, fan_in] = self.factors.shape();
+        // The scale goes on the smaller factor.
+        Some(if d_output < fan_in {
+            LowRank {
+                up: scaled(up, self.scale),
+                down,
+            }
+        } else {
+            LowRank {
+                up,
+                down: scaled(down, self.scale),
+            }
         })
     }
 
     fn delta_weight(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let mut delta = wide(&self.up).matmul(wide(&self.down));
-        if let Some(residual) = &self.weight_residual {
-            delta = delta + residual.to_dense(self.shape(), &self.up.device());
-        }
-        Ok(Some(scaled(delta, self.scale)))
+        Ok(Some(scaled(self.factors.product(), self.scale)))
     }
 
-    fn delta_bias(&self) -> Option<Tensor<1>> {
-        self.bias.clone()
+    fn changes_bias(&self) -> bool {
+        self.bias.is_some()
     }
 
-    fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
-        if self.weight_residual.is_some() {
-            return None;
-        }
-        let dtype: FloatDType = input.dtype().into();
-        // The scale goes on the narrow product: rank columns instead of d_output.
-        let narrow = scaled(
-            wide(&input).matmul(wide(&self.down).transpose()),
-            self.scale,
-        );
-        Some(narrow.matmul(wide(&self.up).transpose()).cast(dtype))
+    fn delta_bias(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<1>>, PatchError> {
+        Ok(self.bias.clone())
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {
-        let [d_output, rank] = self.up.dims();
-        if rows.is_empty() || rows.end > d_output || self.weight_residual.is_some() {
-            return None;
-        }
         Some(Arc::new(Self {
-            up: self.up.clone().slice([rows.clone(), 0..rank]),
+            factors: self.factors.rows(rows.clone())?,
+            scale: self.scale,
             bias: self.bias.clone().map(|bias| bias.slice([rows])),
-            ..self.clone()
         }))
     }
 
     fn to_device(&self, device: &Device, dtype: FloatDType) -> Arc<dyn Patch> {
-        let dtype = if device.supports_dtype(dtype) {
-            dtype
-        } else {
-            FloatDType::F32
-        };
         Arc::new(Self {
-            up: move_tensor(self.up.clone(), device, dtype),
-            down: move_tensor(self.down.clone(), device, dtype),
+            factors: self.factors.moved(device, dtype),
+            scale: self.scale,
             bias: self.bias.clone().map(|bias| bias.to_device(device)),
-            ..self.clone()
         })
     }
 
     fn num_bytes(&self) -> usize {
-        let residual = self
-            .weight_residual
-            .as_ref()
-            .map_or(0, |sparse| sparse.num_bytes());
-        let bias = self.bias.as_ref().map_or(0, tensor_bytes);
-        tensor_bytes(&self.up) + tensor_bytes(&self.down) + bias + residual
+        self.factors.num_bytes() + self.bias.as_ref().map_or(0, tensor_bytes)
     }
 }
 
 impl Lora {
-    /// `[d_output, fan_in]`.
-    fn shape(&self) -> [usize; 2] {
-        [self.up.dims()[0], self.down.dims()[1]]
+    /// Whether it is a control patch on `layer`: it reads more columns than the base, and the layer may be
+    /// given them.
+    fn widens(&self, layer: &LayerShape) -> bool {
+        let [d_output, fan_in] = self.factors.shape();
+        layer.has_open_input() && d_output == layer.d_output() && fan_in > layer.d_input()
     }
 }
 
-/// No layer is without inputs or outputs, and in a reshape Burn takes a size of 0 for "as before".
-fn check_size(group: &TensorGroup, shape: [usize; 2]) -> Result<(), PatchError> {
-    if shape.contains(&0) {
-        let why = format!("the patch is for a weight of shape {shape:?}, which has no values");
-        return Err(inconsistent(group, why));
-    }
-    Ok(())
-}
-
-fn take_scale(group: &mut TensorGroup, rank: usize) -> Result<f32, PatchError> {
-    let alpha = finite(group, "alpha")?;
-    let scale = finite(group, "scale")?;
-    if rank == 0 {
-        return Err(inconsistent(
-            group,
-            format!("`{DOWN}` has no rows, so the rank is 0"),
-        ));
-    }
-    Ok(scale
-        .or(alpha.map(|alpha| alpha / rank as f32))
-        .unwrap_or(1.0))
-}
-
-fn finite(group: &mut TensorGroup, key: &str) -> Result<Option<f32>, PatchError> {
-    match group.take_scalar(key)? {
-        Some(value) if !value.is_finite() => Err(inconsistent(
-            group,
-            format!("`{key}` is {value}, expected a finite number"),
-        )),
-        value => Ok(value),
-    }
+/// The two factors of a file without a middle one.
+fn take_pair(group: &mut TensorGroup, device: &Device) -> Result<Factors, PatchError> {
+    let mut axes = group.dims(DOWN);
+    let up = group.take_squeezed(UP, device)?;
+    let down = group.take_flat(DOWN, device)?;
+    check_size(group, [up.dims()[0], down.dims()[1]])?;
+    let down = sum_chunks(group, down, up.dims()[1])?;
+    Factors::of_two(group, KEYS, [up, down], axes.split_off(1))
 }
 
 /// `down [k · rank, fan_in] -> [rank, fan_in]`, the sum of its k chunks.
@@ -194,11 +203,11 @@ fn sum_chunks(group: &TensorGroup, down: Tensor<2>, rank: usize) -> Result<Tenso
     if rows == rank {
         return Ok(down);
     }
-    if rank == 0 || rows % rank != 0 {
+    if rank == 0 || rows == 0 || rows % rank != 0 {
         let why = format!(
             "`{UP}` has {rank} columns and `{DOWN}` has {rows} rows, expected as many or a multiple"
         );
-        return Err(inconsistent(group, why));
+        return Err(group.inconsistent(why));
     }
     let chunks = down
         .cast(FloatDType::F32)
@@ -206,11 +215,24 @@ fn sum_chunks(group: &TensorGroup, down: Tensor<2>, rank: usize) -> Result<Tenso
     Ok(chunks.sum_dim(0).reshape([rank, fan_in]))
 }
 
-fn one_dtype(up: Tensor<2>, down: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
-    if up.dtype() == down.dtype() {
-        return (up, down);
+/// That the shape which the base is to be filled up to, where the file states one, is the factors' own.
+fn check_reshape(group: &mut TensorGroup, shape: [usize; 2]) -> Result<(), PatchError> {
+    if !group.has(RESHAPE) {
+        return Ok(());
     }
-    (up.cast(FloatDType::F32), down.cast(FloatDType::F32))
+    let data = group.take_data(RESHAPE)?;
+    let stated = integers(RESHAPE, &data).map_err(|why| group.inconsistent(why))?;
+    let fits = match stated.as_slice() {
+        [d_output, rest @ ..] => {
+            [*d_output, rest.iter().fold(1, |a, b| a.saturating_mul(*b))] == shape
+        }
+        [] => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let why = format!("`{RESHAPE}` is {stated:?}, but `{UP}` and `{DOWN}` are for {shape:?}");
+    Err(group.inconsistent(why))
 }
 
 fn take_bias(
@@ -218,59 +240,16 @@ fn take_bias(
     d_output: usize,
     device: &Device,
 ) -> Result<Option<Tensor<1>>, PatchError> {
-    if !group.tensors.contains_key(BIAS) {
+    if !group.has(BIAS) {
         return Ok(None);
     }
     let bias = group.take::<1>(BIAS, device)?.cast(FloatDType::F32);
     let [found] = bias.dims();
     if found != d_output {
         let why = format!("`{BIAS}` has {found} elements, but `{UP}` has {d_output} rows");
-        return Err(inconsistent(group, why));
+        return Err(group.inconsistent(why));
     }
     Ok(Some(bias))
-}
-
-type SplitResidual = (Option<Tensor<1>>, Option<SparseResidual>);
-
-/// A residual of one dimension is the bias's, any other the weight's.
-fn split_residual(
-    group: &TensorGroup,
-    residual: SparseResidual,
-    [d_output, fan_in]: [usize; 2],
-    device: &Device,
-) -> Result<SplitResidual, PatchError> {
-    match residual.size() {
-        [rows] if *rows == d_output => {
-            let row = residual.to_dense([1, d_output], device);
-            Ok((Some(row.reshape([d_output])), None))
-        }
-        [rows, rest @ ..]
-            if !rest.is_empty() && *rows == d_output && checked_product(rest) == Some(fan_in) =>
-        {
-            Ok((None, Some(residual)))
-        }
-        size => {
-            let why =
-                format!("`bias_size` is {size:?}, expected [{d_output}] or [{d_output}, {fan_in}]");
-            Err(inconsistent(group, why))
-        }
-    }
-}
-
-fn inconsistent(group: &TensorGroup, why: String) -> PatchError {
-    PatchError::Inconsistent {
-        target: group.target.clone(),
-        why,
-    }
-}
-
-/// The tensor in f32, which all arithmetic is in: f16 cannot hold the products of small factors, and bf16
-/// would round the narrow product a second time.
-fn wide(tensor: &Tensor<2>) -> Tensor<2> {
-    if tensor.dtype() == DType::F32 {
-        return tensor.clone();
-    }
-    tensor.clone().cast(FloatDType::F32)
 }
 
 fn scaled(tensor: Tensor<2>, scale: f32) -> Tensor<2> {
@@ -281,18 +260,20 @@ fn scaled(tensor: Tensor<2>, scale: f32) -> Tensor<2> {
     }
 }
 
-/// Casts on the side whose dtypes are known to be there: the old device when it has the new dtype.
-fn move_tensor(tensor: Tensor<2>, device: &Device, dtype: FloatDType) -> Tensor<2> {
-    if tensor.device().supports_dtype(DType::from(dtype)) {
-        return tensor.cast(dtype).to_device(device);
-    }
-    tensor.to_device(device).cast(dtype)
-}
-
 const KIND: &str = "lora";
 const UP: &str = "lora_up.weight";
 const DOWN: &str = "lora_down.weight";
+const MID: &str = "lora_mid.weight";
 const BIAS: &str = "lora_up.bias";
+const RESHAPE: &str = "reshape_weight";
+const EMBEDDING_A: &str = "lora_embedding_A";
+const EMBEDDING_B: &str = "lora_embedding_B";
+const KEYS: FactorKeys = FactorKeys {
+    up: UP,
+    mid: MID,
+    down: DOWN,
+    turns_up_beside_mid: false,
+};
 /// Spellings in files: PEFT's and diffusers' names; PEFT may write the adapter's name between.
 const ALIASES: &[(&str, &str)] = &[
     ("lora_A", DOWN),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, FloatDType, Tensor};
 use overglaze_patches::{
-    BaseAccess, BaseLayer, Patch, PatchError, PatchKind, TensorGroup, register_patch, registry,
+    BaseAccess, BaseLayer, LayerShape, Patch, PatchError, PatchKind, TensorGroup, register_patch,
+    registry,
 };
 
 use crate::fixtures::{load, message, wave};
@@ -18,15 +19,15 @@ impl Patch for Full {
         "test-full"
     }
 
-    fn check(&self, base: [usize; 2]) -> Result<(), PatchError> {
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
         let patch = self.0.dims();
-        if patch == base {
+        if patch == layer.matrix() {
             return Ok(());
         }
         Err(PatchError::DoesNotFit {
             kind: self.kind().into(),
             patch,
-            base,
+            base: layer.dims().into(),
         })
     }
 
@@ -56,7 +57,7 @@ impl Patch for Double {
         BaseAccess::Weight
     }
 
-    fn check(&self, _base: [usize; 2]) -> Result<(), PatchError> {
+    fn check(&self, _layer: &LayerShape) -> Result<(), PatchError> {
         Ok(())
     }
 
@@ -144,16 +145,29 @@ fn one_kind_accepts_exactly_the_keys() {
 #[test]
 fn kinds_are_listed_by_name() {
     let names: Vec<_> = registry::kinds().iter().map(|kind| kind.name).collect();
-    assert_eq!(
-        names,
-        [
-            "lora",
-            "test-double",
-            "test-full",
-            "test-twin-a",
-            "test-twin-b"
-        ]
-    );
+    assert!(names.is_sorted(), "{names:?}");
+    for name in [
+        "lora",
+        "test-double",
+        "test-full",
+        "test-twin-a",
+        "test-twin-b",
+    ] {
+        let count = names.iter().filter(|known| **known == name).count();
+        assert_eq!(count, 1, "{name} in {names:?}");
+    }
+}
+
+/// What the page of kinds is made of.
+#[test]
+fn every_built_in_kind_is_described() {
+    let kinds = registry::kinds();
+    for kind in kinds.iter().filter(|kind| !kind.name.starts_with("test-")) {
+        let docs = kind.docs;
+        for text in [docs.formula, docs.layers, docs.strength, docs.source] {
+            assert!(!text.is_empty(), "{}", kind.name);
+        }
+    }
 }
 
 #[test]
@@ -171,10 +185,14 @@ fn an_alias_has_one_meaning() {
 
 #[test]
 fn no_kind_accepts_the_keys() {
-    let expected = "layer `layer`: no patch kind accepts the keys [\"hada_w1_a\", \"lora_down.weight\"]; \
-                    these are the keys of a LoHa, which this build has no kind for; known kinds: [\"lora\", \"test-double\", \"test-full\", \"test-twin-a\", \"test-twin-b\"]";
+    let names: Vec<_> = registry::kinds().iter().map(|kind| kind.name).collect();
+    let expected = format!(
+        "layer `layer`: no patch kind accepts the keys [\"lora_E\", \"lora_down.weight\"]; these are the keys of \
+         AdaLoRA: its factors come with singular values and a mask of their own; merge it into its model with PEFT; \
+         known kinds: {names:?}"
+    );
     assert_eq!(
-        message(load_keys(&["lora_down.weight", "hada_w1_a"])),
+        message(load_keys(&["lora_down.weight", "lora_E"])),
         expected
     );
     assert!(
@@ -201,23 +219,25 @@ fn two_kinds_accept_the_keys() {
 #[test]
 fn keys_of_a_known_family_are_named() {
     let low_rank = ["lora_up.weight", "lora_down.weight"];
-    for (keys, family) in [
-        (&["hada_w1_a", "hada_w2_b", "alpha"][..], "a LoHa"),
-        (&["lokr_w1", "lokr_w2_a"], "a LoKr"),
-        (&["dora_scale", low_rank[0], low_rank[1]], "a DoRA"),
-        (&["magnitude", low_rank[0], low_rank[1]], "a DoRA"),
-        (&["lora_magnitude_vector"], "a DoRA"),
-        (&["lora_magnitude_vector.some_name.weight"], "a DoRA"),
-        (&["oft_blocks", "rescale"], "an OFT"),
-        (&["boft_R", "boft_s"], "a BOFT"),
-        (&["on_input"], "an IA3"),
-        (&["a1.weight", "bm.weight"], "a GLoRA"),
-        (&["hada_w1_a", "dora_scale"], "a DoRA and LoHa"),
+    for (keys, families) in [
+        (&["vera_lambda_b", "vera_lambda_d"][..], &["VeRA"][..]),
+        (&["vera_lambda_b", low_rank[0], low_rank[1]], &["VeRA"]),
+        (&["lora_E", low_rank[0], low_rank[1]], &["AdaLoRA"]),
+        (&["lora_E", "vera_lambda_d"], &["AdaLoRA", "VeRA"]),
     ] {
-        let expected =
-            format!("; these are the keys of {family}, which this build has no kind for; known");
         let found = message(load_keys(keys));
-        assert!(found.contains(&expected), "{found}");
+        let named: Vec<_> = found
+            .split("; these are the keys of ")
+            .skip(1)
+            .filter_map(|family| family.split_once(": "))
+            .collect();
+        let labels: Vec<_> = named.iter().map(|(label, _)| *label).collect();
+        assert_eq!(labels, families);
+        assert!(
+            named
+                .iter()
+                .all(|(_, remedy)| remedy.contains("merge it into its model"))
+        );
     }
     // These tails are a kind's own here, or nobody's.
     for keys in [&["alpha", "scale"][..], &["test_full", "lora_up.weight"]] {

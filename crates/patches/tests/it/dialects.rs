@@ -1,10 +1,11 @@
 //! Keys as they stand in public files, and what is read from them.
 
 use overglaze_patches::{
-    FileKey, TargetName,
+    Component, FileKey, TargetName, TextEncoder,
     dialects::{dialects, split_suffix},
 };
 
+/// What every dialect but this test's own reads of `key`.
 fn read(key: &str) -> Vec<(&'static str, FileKey)> {
     let claims = dialects()
         .into_iter()
@@ -12,248 +13,71 @@ fn read(key: &str) -> Vec<(&'static str, FileKey)> {
     claims.filter(|(name, _)| *name != "test-echo").collect()
 }
 
-fn check(key: &str, dialect: &str, target: TargetName, suffix: &str) {
-    let expected = FileKey {
-        target,
-        suffix: suffix.into(),
+/// One line of the table: the key, its dialect and what it is.
+fn expected(line: &str) -> (&str, &str, FileKey) {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let [dialect, component, key, target, suffix] = words[..] else {
+        panic!("five words are expected in `{line}`")
     };
-    assert_eq!(read(key), [(dialect, expected)], "{key}");
+    let target = match target.strip_prefix('~') {
+        Some(name) => TargetName::Flattened(name.into()),
+        None => TargetName::Dotted(target.into()),
+    };
+    let component = match component {
+        "denoiser" => Component::Denoiser,
+        "clip" => Component::TextEncoder(TextEncoder::Clip),
+        "t5" => Component::TextEncoder(TextEncoder::T5),
+        "llm" => Component::TextEncoder(TextEncoder::LanguageModel),
+        "encoder" => Component::TextEncoder(TextEncoder::Unknown),
+        _ => panic!("`{component}` is no component"),
+    };
+    let suffix = suffix.into();
+    let file_key = FileKey {
+        target,
+        suffix,
+        component,
+    };
+    (key, dialect, file_key)
 }
 
-fn dotted(name: &str) -> TargetName {
-    TargetName::Dotted(name.into())
+fn lines(table: &str) -> impl Iterator<Item = &str> {
+    table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
-
-fn flat(name: &str) -> TargetName {
-    TargetName::Flattened(name.into())
-}
-
-const TO_Q: &str = "transformer_blocks.0.attn.to_q";
-const OUT: &str = "transformer_blocks.0.attn.to_out.0";
-/// Key, target, canonical suffix.
-const DIFFUSERS: &[[&str; 3]] = &[
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_A.weight",
-        TO_Q,
-        "lora_down.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_B.weight",
-        TO_Q,
-        "lora_up.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_B.bias",
-        TO_Q,
-        "lora_up.bias",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_A.default.weight",
-        TO_Q,
-        "lora_down.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_B.default_0.weight",
-        TO_Q,
-        "lora_up.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_B.default.bias",
-        TO_Q,
-        "lora_up.bias",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_A",
-        TO_Q,
-        "lora_down.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_B",
-        TO_Q,
-        "lora_up.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.alpha",
-        TO_Q,
-        "alpha",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_out.0.lora.down.weight",
-        OUT,
-        "lora_down.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_out.0.lora.up.weight",
-        OUT,
-        "lora_up.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_out.0.lora_down.weight",
-        OUT,
-        "lora_down.weight",
-    ],
-    [
-        "base_model.model.transformer_blocks.0.attn.to_q.lora_A.weight",
-        TO_Q,
-        "lora_down.weight",
-    ],
-    [
-        "base_model.model.transformer.transformer_blocks.0.attn.to_out.0.lora_B.weight",
-        OUT,
-        "lora_up.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_magnitude_vector",
-        TO_Q,
-        "lora_magnitude_vector",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_magnitude_vector.default.weight",
-        TO_Q,
-        "lora_magnitude_vector.default.weight",
-    ],
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_embedding_A.default",
-        TO_Q,
-        "lora_embedding_A.default",
-    ],
-    [
-        "base_model.model.transformer_blocks.0.attn.to_q.hada_w1_a",
-        TO_Q,
-        "hada_w1_a",
-    ],
-    ["transformer.proj_out.lokr_w1", "proj_out", "lokr_w1"],
-    [
-        "transformer.norm_out.linear.diff_b",
-        "norm_out.linear",
-        "diff_b",
-    ],
-    // ComfyUI's prefix, and no prefix at all.
-    [
-        "diffusion_model.double_blocks.0.img_attn.qkv.lora_A.weight",
-        "double_blocks.0.img_attn.qkv",
-        "lora_down.weight",
-    ],
-    [
-        "transformer_blocks.0.attn.to_q.lora_A.weight",
-        TO_Q,
-        "lora_down.weight",
-    ],
-    [
-        "transformer_blocks.0.attn.to_out.0.lora_down.weight",
-        OUT,
-        "lora_down.weight",
-    ],
-    [
-        "double_blocks.0.img_attn.qkv.lora_B.default.bias",
-        "double_blocks.0.img_attn.qkv",
-        "lora_up.bias",
-    ],
-    [
-        "double_blocks.0.img_attn.qkv.scale",
-        "double_blocks.0.img_attn.qkv",
-        "scale",
-    ],
-    ["img_in.alpha", "img_in", "alpha"],
-    // No factor, and no kind has a use for it: the layer is refused.
-    [
-        "transformer.transformer_blocks.0.attn.to_q.lora_A.default.bias",
-        TO_Q,
-        "lora_A.default.bias",
-    ],
-    [
-        "transformer.proj_out.lora_A.bias",
-        "proj_out",
-        "lora_A.bias",
-    ],
-    // Kinds of this test binary, and aliases they bring.
-    ["transformer.proj_out.test_f", "proj_out", "test_full"],
-    [
-        "transformer.proj_out.test_f.some_name.values",
-        "proj_out",
-        "test_full",
-    ],
-    ["transformer.proj_out.test_full", "proj_out", "test_full"],
-    [
-        "transformer.proj_out.test_double_a",
-        "proj_out",
-        "test_double_a",
-    ],
-];
 
 #[test]
-fn diffusers_names() {
-    for [key, target, suffix] in DIFFUSERS {
-        check(key, "diffusers", dotted(target), suffix);
-    }
-}
-
-/// Key, target, canonical suffix.
-const KOHYA: &[[&str; 3]] = &[
-    [
-        "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight",
-        "double_blocks_0_img_attn_qkv",
-        "lora_down.weight",
-    ],
-    [
-        "lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight",
-        "double_blocks_0_img_attn_qkv",
-        "lora_up.weight",
-    ],
-    [
-        "lora_unet_double_blocks_0_img_mlp_0.alpha",
-        "double_blocks_0_img_mlp_0",
-        "alpha",
-    ],
-    [
-        "lora_unet_single_blocks_7_linear1.dora_scale",
-        "single_blocks_7_linear1",
-        "dora_scale",
-    ],
-    [
-        "lora_unet_transformer_blocks_0_attn_to_k.lokr_w1",
-        "transformer_blocks_0_attn_to_k",
-        "lokr_w1",
-    ],
-    [
-        "lora_unet_output_blocks_2_1_transformer_blocks_7_attn2_to_k.hada_w2_b",
-        "output_blocks_2_1_transformer_blocks_7_attn2_to_k",
-        "hada_w2_b",
-    ],
-    [
-        "lora_unet__blocks_0_self_attn_q.alpha",
-        "blocks_0_self_attn_q",
-        "alpha",
-    ],
-    ["lora_unet_blocks_0_to_q_.alpha", "blocks_0_to_q", "alpha"],
-    [
-        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight",
-        "lora_te1_text_model_encoder_layers_0_mlp_fc1",
-        "lora_down.weight",
-    ],
-    [
-        "lora_te_text_model_encoder_layers_0_self_attn_k_proj.alpha",
-        "lora_te_text_model_encoder_layers_0_self_attn_k_proj",
-        "alpha",
-    ],
-];
-
-#[test]
-fn kohya_names() {
-    for [key, target, suffix] in KOHYA {
-        check(key, "kohya", flat(target), suffix);
+fn every_spelling_is_read_by_one_dialect() {
+    for line in lines(SPELLINGS) {
+        let (key, dialect, file_key) = expected(line);
+        assert_eq!(read(key), [(dialect, file_key)], "{key}");
     }
 }
 
 #[test]
-fn a_text_encoder_keeps_its_prefix() {
-    let path = "text_encoder.text_model.encoder.layers.0.self_attn.q_proj";
-    check(
-        &format!("{path}.lora_A.weight"),
-        "diffusers",
-        dotted(path),
-        "lora_down.weight",
-    );
+fn every_dialect_is_in_the_table() {
+    let tested: Vec<_> = lines(SPELLINGS).map(|line| expected(line).1).collect();
+    for dialect in dialects() {
+        let is_tested = tested.contains(&dialect.name) || dialect.name == "test-echo";
+        assert!(is_tested, "{}", dialect.name);
+    }
+}
+
+/// The tails of this binary's own kinds, and aliases they bring.
+#[test]
+fn kinds_bring_their_own_spellings() {
+    for (tail, suffix) in [
+        ("test_f", "test_full"),
+        ("test_f.some_name.values", "test_full"),
+        ("test_full", "test_full"),
+        ("test_double_a", "test_double_a"),
+    ] {
+        let key = format!("transformer.proj_out.{tail}");
+        assert_eq!(
+            split_suffix(&key),
+            Some(("transformer.proj_out", suffix.into()))
+        );
+    }
 }
 
 #[test]
@@ -266,22 +90,42 @@ fn other_spellings_are_nobodys() {
         "transformer.alpha",
         "lora_unet_.alpha",
         "lora_unet_a.b.alpha",
-        "lora_transformer_a.alpha",
-        "lycoris_transformer_blocks_0_attn_to_q.lokr_w1",
+        "lora_transformer_.alpha",
+        "lora_transformer_a.b.alpha",
+        "lora_te4_a.b.alpha",
+        "lora_other_a.alpha",
+        "lycoris_.alpha",
         "diffusion_model.alpha",
         "base_model.alpha",
+        "base_model.model.alpha",
+        "model.diffusion_model.alpha",
+        "text_encoders.alpha",
         "0.to_q.alpha",
         "a-b.to_q.alpha",
-        "double_blocks.0.img_attn.norm.query_norm.scale",
-        "double_blocks.0.img_attn.qkv.weight",
-        "unet.down_blocks.0.attn1.to_q.lora_A.weight",
-        "double_blocks.0.processor.qkv_lora1.down.weight",
-        "base_model.vera_A",
-        "transformer.proj_out.weight",
+        "base_model.vera_C",
         "transformer.proj_out.lora_C.weight",
         "transformer.proj_out.lora_A.default.extra.weight",
+        "a.processor.to_x_lora.down.weight",
+        "a.processor.qkv_lora3.down.weight",
+        ".processor.qkv_lora1.down.weight",
+        "mlp.down.weight",
+        "blocks.0.mlp.up.weight",
     ] {
         assert_eq!(read(key), [], "{key}");
+    }
+}
+
+/// What a checkpoint has too is no adapter's by itself, under whatever prefix.
+#[test]
+fn a_weight_and_the_scale_of_a_norm_are_nobodys() {
+    for layer in ["double_blocks.0.img_attn.norm.query_norm", "proj_out"] {
+        for prefix in ["", "transformer.", "diffusion_model.", "base_model.model."] {
+            let key = |tail: &str| format!("{prefix}{layer}.{tail}");
+            assert_eq!(read(&key("weight")), []);
+            let is_norm = layer.ends_with("norm");
+            assert_eq!(read(&key("scale")).is_empty(), is_norm, "{}", key("scale"));
+            assert_eq!(read(&key("alpha")).len(), 1);
+        }
     }
 }
 
@@ -308,3 +152,63 @@ fn a_key_is_split_at_its_longest_suffix() {
         Some(1_999_999)
     );
 }
+
+/// Each key cut, with a character left out, and with another one put in its place.
+fn mutations(key: &str) -> impl Iterator<Item = String> {
+    key.char_indices().flat_map(move |(at, found)| {
+        let (before, after) = (&key[..at], &key[at + found.len_utf8()..]);
+        let replaced = ['.', '_', 'é'].map(|other| format!("{before}{other}{after}"));
+        let cut = [before.into(), after.into(), [before, after].concat()];
+        replaced.into_iter().chain(cut)
+    })
+}
+
+#[test]
+fn a_changed_key_is_read_by_one_dialect_or_by_none() {
+    let (mut num_read, mut num_unread) = (0, 0);
+    for key in lines(SPELLINGS).map(|line| expected(line).0) {
+        for mutated in mutations(key) {
+            let claims = read(&mutated);
+            assert!(claims.len() < 2, "{mutated:?}: {claims:?}");
+            match claims.first() {
+                None => num_unread += 1,
+                Some((_, file_key)) => {
+                    num_read += 1;
+                    assert_ne!(file_key.target.as_str(), "", "{mutated:?}");
+                    assert!(split_suffix(&mutated).is_some() || mutated.ends_with(".weight"));
+                }
+            }
+        }
+    }
+    assert!(
+        num_read > 10_000 && num_unread > 10_000,
+        "{num_read} are read and {num_unread} are not"
+    );
+}
+
+/// A component is named in words where a layer of it has no place.
+#[test]
+fn components_have_names() {
+    let names = [
+        (Component::Denoiser, "the denoiser"),
+        (
+            Component::TextEncoder(TextEncoder::Clip),
+            "a CLIP text encoder",
+        ),
+        (Component::TextEncoder(TextEncoder::T5), "a T5 text encoder"),
+        (
+            Component::TextEncoder(TextEncoder::LanguageModel),
+            "a language model as text encoder",
+        ),
+        (
+            Component::TextEncoder(TextEncoder::Unknown),
+            "a text encoder",
+        ),
+    ];
+    for (component, name) in names {
+        assert_eq!(component.to_string(), name);
+        assert_eq!(component.is_text_encoder(), name != "the denoiser");
+    }
+}
+
+const SPELLINGS: &str = include_str!("../data/spellings.txt");

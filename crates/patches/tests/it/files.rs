@@ -123,8 +123,8 @@ fn a_damaged_configuration_names_its_file() {
     for (text, why) in [
         (&b"{"[..], "is not the JSON object that PEFT writes"),
         (
-            br#"{"init_lora_weights": "pissa"}"#,
-            "has init_lora_weights",
+            br#"{"layer_replication": [[0, 4]]}"#,
+            "has layer_replication",
         ),
         (&too_long, "has more than 1048576 bytes"),
     ] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use overglaze_patches::{BaseLayer, Patch, PatchError, TensorGroup, registry};
+use overglaze_patches::{BaseLayer, LayerShape, LowRank, Patch, PatchError, TensorGroup, registry};
 
 pub(crate) fn device() -> Device {
     Device::flex()
@@ -30,10 +30,7 @@ pub(crate) fn group(tensors: &[(&str, TensorData)]) -> TensorGroup {
     let tensors = tensors
         .iter()
         .map(|(key, data)| (String::from(*key), data.clone()));
-    TensorGroup {
-        target: "layer".into(),
-        tensors: tensors.collect(),
-    }
+    TensorGroup::new("layer", tensors.collect())
 }
 
 pub(crate) fn load(tensors: &[(&str, TensorData)]) -> Result<Arc<dyn Patch>, PatchError> {
@@ -49,17 +46,37 @@ pub(crate) fn low_rank(shape: [usize; 2], rank: usize, seed: usize) -> Arc<dyn P
     .expect("the factors fit")
 }
 
-/// ΔW against a base of which only the shape is known.
-pub(crate) fn delta(patch: &dyn Patch, shape: [usize; 2]) -> Tensor<2> {
-    patch.check(shape).expect("the patch fits");
-    let base = BaseLayer {
-        shape,
-        weight: None,
-    };
+/// ΔW on a linear layer of which only the shape is known.
+pub(crate) fn delta(patch: &dyn Patch, [d_output, d_input]: [usize; 2]) -> Tensor<2> {
+    delta_on(patch, &LayerShape::linear(d_output, d_input))
+}
+
+/// ΔW on a layer of which only the shape is known.
+pub(crate) fn delta_on(patch: &dyn Patch, layer: &LayerShape) -> Tensor<2> {
+    patch.check(layer).expect("the patch fits");
     patch
-        .delta_weight(&base)
+        .delta_weight(&BaseLayer::of_shape(layer))
         .expect("only the shape is needed")
         .expect("it changes the weight")
+}
+
+/// Δb on a layer without a bias of its own.
+pub(crate) fn delta_bias(patch: &dyn Patch, layer: &LayerShape) -> Option<Tensor<1>> {
+    let delta = patch.delta_bias(&BaseLayer::of_shape(layer));
+    let delta = delta.expect("only the shape is needed");
+    assert_eq!(delta.is_some(), patch.changes_bias());
+    delta
+}
+
+/// `input · ΔWᵀ` without ΔW: by thin factors, else by the patch's own sidecar.
+pub(crate) fn sidecar(patch: &dyn Patch, input: Tensor<2>) -> Option<Tensor<2>> {
+    match patch.low_rank() {
+        Some(LowRank { up, down }) => {
+            assert_eq!([up.dtype(), down.dtype()], [DType::F32; 2]);
+            Some(input.matmul(down.transpose()).matmul(up.transpose()))
+        }
+        None => patch.sidecar_linear(input),
+    }
 }
 
 pub(crate) fn matrix(data: TensorData) -> Tensor<2> {
@@ -82,6 +99,11 @@ pub(crate) fn assert_close<const D: usize>(found: Tensor<D>, expected: Tensor<D>
             "element {index}: {found}, expected {expected}"
         );
     }
+}
+
+/// What a layer of this shape says to the patch.
+pub(crate) fn refusal(patch: &dyn Patch, layer: &LayerShape) -> String {
+    message(patch.check(layer))
 }
 
 pub(crate) fn message<T>(result: Result<T, PatchError>) -> String {

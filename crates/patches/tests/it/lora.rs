@@ -2,8 +2,11 @@
 
 use burn::tensor::{DType, FloatDType, TensorData};
 
+use overglaze_patches::LayerShape;
+
 use crate::fixtures::{
-    assert_close, cast, delta, device, load, low_rank, matrix, message, scalar, wave,
+    assert_close, cast, delta, delta_bias, delta_on, device, load, low_rank, matrix, message,
+    refusal, scalar, sidecar, wave,
 };
 
 /// Sums of at most 12 products of numbers below 1, in f32.
@@ -27,8 +30,8 @@ fn check_scale(extra: &[(&'static str, TensorData)], scale: f32) {
     let expected = product.mul_scalar(scale);
     assert_close(delta(patch.as_ref(), SHAPE), expected.clone(), TOLERANCE);
     let input = matrix(wave(&[3, 5], 3));
-    let sidecar = patch.sidecar_linear(input.clone()).expect("a sidecar");
-    assert_close(sidecar, input.matmul(expected.transpose()), TOLERANCE);
+    let by_factors = sidecar(patch.as_ref(), input.clone()).expect("thin factors");
+    assert_close(by_factors, input.matmul(expected.transpose()), TOLERANCE);
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn other_rank_mismatches_are_refused() {
         ("lora_up.weight", wave(&[6, 0], 1)),
         ("lora_down.weight", wave(&[0, 5], 2)),
     ]);
-    let expected = "layer `layer`: `lora_down.weight` has no rows, so the rank is 0";
+    let expected = "layer `layer`: the rank is 0";
     assert_eq!(message(patch), expected);
 }
 
@@ -128,7 +131,7 @@ fn factors_of_one_by_one_convolutions_are_matrices() {
 
 /// f16 factors near 1e-4: the product is near 1e-8, which f16 rounds to 0.
 #[test]
-fn small_half_precision_factors_do_not_vanish() {
+fn b7_small_half_precision_factors_do_not_vanish() {
     let small = |shape: &[usize], seed| {
         let values = wave(shape, seed)
             .iter::<f32>()
@@ -151,15 +154,10 @@ fn small_half_precision_factors_do_not_vanish() {
         let found = delta(copy.as_ref(), SHAPE);
         assert_eq!(found.dtype(), DType::F32);
         assert_close(found.mul_scalar(1e8), expected.clone(), TOLERANCE);
-        let input = matrix(wave(&[3, 5], 3))
-            .mul_scalar(1e4)
-            .cast(FloatDType::F16);
-        let sidecar = copy.sidecar_linear(input.clone()).expect("a sidecar");
-        assert_eq!(sidecar.dtype(), DType::F16);
-        let input = input.cast(FloatDType::F32).mul_scalar(1e-4);
-        let product = input.matmul(expected.clone().transpose());
-        // f16 has 11 bits; the output, near 1e-4, is scaled up after it was rounded.
-        assert_close(sidecar.cast(FloatDType::F32).mul_scalar(1e4), product, 2e-3);
+        let input = matrix(wave(&[3, 5], 3)).mul_scalar(1e4);
+        let by_factors = sidecar(copy.as_ref(), input.clone()).expect("thin factors");
+        let product = input.matmul(expected.clone().transpose()).mul_scalar(1e-4);
+        assert_close(by_factors.mul_scalar(1e4), product, TOLERANCE);
     }
 }
 
@@ -192,7 +190,9 @@ fn the_bias_is_scaled_like_the_weight() {
     let bias = ("lora_up.bias", wave(&[6], 4));
     let patch = load(&with(&[bias.clone(), ("alpha", scalar(2.0))])).expect("a patch");
     let expected = matrix(wave(&[1, 6], 4)).mul_scalar(0.5).reshape([6]);
-    assert_close(patch.delta_bias().expect("a bias"), expected, TOLERANCE);
+    let layer = LayerShape::linear(6, 5);
+    let found = delta_bias(patch.as_ref(), &layer).expect("a bias");
+    assert_close(found, expected, TOLERANCE);
     let short = load(&with(&[("lora_up.bias", wave(&[5], 4))]));
     let expected = "layer `layer`: `lora_up.bias` has 5 elements, but `lora_up.weight` has 6 rows";
     assert_eq!(message(short), expected);
@@ -202,7 +202,7 @@ fn the_bias_is_scaled_like_the_weight() {
 fn another_shape_does_not_fit() {
     let patch = low_rank([6, 5], 4, 1);
     let expected = "the lora patch is for a weight of shape [6, 5], the layer has [5, 6]";
-    assert_eq!(message(patch.check([5, 6])), expected);
+    assert_eq!(refusal(patch.as_ref(), &LayerShape::linear(5, 6)), expected);
 }
 
 #[test]
@@ -277,11 +277,12 @@ fn a_copy_is_in_the_dtype_or_wider() {
         assert_close(rounded.clone(), exact.clone(), 0.02);
         // What the factors were rounded to is all that is lost: the sidecar is the residual's product.
         let product = input.clone().matmul(rounded.transpose());
-        let sidecar = copy.sidecar_linear(input.clone()).expect("a sidecar");
-        assert_eq!(sidecar.dtype(), DType::F32);
-        assert_close(sidecar, product, TOLERANCE);
-        let copied = copy.delta_bias().expect("a bias");
-        assert_close(copied, patch.delta_bias().expect("a bias"), 0.0);
+        let by_factors = sidecar(copy.as_ref(), input.clone()).expect("thin factors");
+        assert_close(by_factors, product, TOLERANCE);
+        let biases = [copy.as_ref(), patch.as_ref()]
+            .map(|patch| delta_bias(patch, &LayerShape::linear(6, 5)).expect("a bias"));
+        let [copied, original] = biases;
+        assert_close(copied, original, 0.0);
     }
 }
 
@@ -292,4 +293,24 @@ fn integers_are_no_factors() {
     let expected = "layer `layer`: tensor `lora_up.weight` has dtype i64, expected f16, bf16, f32 or f64; save the \
          adapter with floating-point values";
     assert_eq!(message(patch), expected);
+}
+
+/// A control adapter states the shape that the base is to be filled up to.
+#[test]
+fn reshape_weight_widens_a_layer_with_an_open_input() {
+    let reshape = ("reshape_weight", TensorData::from([6_i64, 5]));
+    let patch = load(&with(&[reshape])).expect("a patch");
+    let open = LayerShape::linear(6, 3).with_open_input();
+    assert_close(
+        delta_on(patch.as_ref(), &open),
+        delta(patch.as_ref(), SHAPE),
+        0.0,
+    );
+    assert_eq!(patch.d_input(&open), 5);
+    assert_eq!(patch.d_input(&LayerShape::linear(6, 5)), 5);
+    let expected = "the lora patch is for a weight of shape [6, 5], the layer has [6, 3]";
+    assert_eq!(refusal(patch.as_ref(), &LayerShape::linear(6, 3)), expected);
+    let expected = "the lora patch is for a weight of shape [6, 5], the layer has [7, 3]";
+    let other = LayerShape::linear(7, 3).with_open_input();
+    assert_eq!(refusal(patch.as_ref(), &other), expected);
 }

@@ -1,14 +1,34 @@
 //! Tests of the public API, one module per feature.
 
+mod bug_reports_a;
+mod conformance;
+mod conformance_faults;
 mod detection;
 mod dialects;
+mod dora;
 mod files;
 mod finite;
 mod fixtures;
+mod formulas;
+mod glora;
 mod golden;
+mod golden_case;
+mod half_precision;
+mod ia3;
+mod key_sets;
+mod kind_bugs;
+mod kinds_golden;
+mod loha;
+mod lokr;
 mod lora;
+mod lora_shapes;
 mod mutations;
+mod oft;
+mod parameters;
 mod peft;
+mod peft_notes;
+mod peft_oft;
+mod refusals;
 mod row_slice;
 mod rows;
 mod set;

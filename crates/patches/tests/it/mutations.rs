@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, path::Path};
 
-use burn::tensor::{DType, TensorData};
-use overglaze_patches::{AdapterConfig, BaseLayer, PatchEntry, PatchSet};
+use burn::tensor::{DType, Tensor, TensorData};
+use overglaze_patches::{AdapterConfig, BaseLayer, LayerShape, Patch, PatchEntry, PatchSet};
 use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use crate::fixtures::{cast, device, load, scalar, wave};
@@ -100,13 +100,10 @@ fn adapter() -> Vec<u8> {
 
 /// What a layer of the good file's first target does with a patch that fits it.
 fn use_patch(entry: &PatchEntry) {
-    let base = BaseLayer {
-        shape: [6, 5],
-        weight: None,
-    };
-    if entry.patch.check(base.shape).is_ok() {
-        let delta = entry.patch.delta_weight(&base);
-        assert_eq!(delta.expect("no values").expect("ΔW").dims(), base.shape);
+    let shape = LayerShape::linear(6, 5);
+    if entry.patch.check(&shape).is_ok() {
+        let delta = entry.patch.delta_weight(&BaseLayer::of_shape(&shape));
+        assert_eq!(delta.expect("no values").expect("ΔW").dims(), [6, 5]);
     }
 }
 
@@ -175,6 +172,114 @@ fn tensors_of_any_shape_are_a_value_or_an_error() {
     );
 }
 
+/// The same for every other kind: what is built and fits some layer gives residuals of the layer's shape.
+#[test]
+fn tensors_of_any_kind_and_shape_are_a_value_or_an_error() {
+    let (mut random, mut num_fitting) = (Random(5), 0);
+    for _ in 0..300 {
+        for shapes in KINDS {
+            let tensors: Vec<_> = shapes
+                .iter()
+                .map(|(key, shape)| (*key, random.tensor(shape)))
+                .collect();
+            let Ok(patch) = load(&tensors) else { continue };
+            for layer in layers() {
+                if patch.check(&layer).is_ok() {
+                    num_fitting += 1;
+                    use_on(patch.as_ref(), &layer);
+                }
+            }
+        }
+    }
+    assert!(num_fitting > 300, "{num_fitting} patches were used");
+}
+
+fn layers() -> [LayerShape; 6] {
+    [
+        LayerShape::linear(6, 4),
+        LayerShape::conv(&[6, 4, 1, 2], 1),
+        LayerShape::conv(&[6, 4, 2, 1], 2),
+        LayerShape::embedding(6, 4),
+        LayerShape::norm(6),
+        LayerShape::parameter(&[6, 4]),
+    ]
+}
+
+fn use_on(patch: &dyn Patch, layer: &LayerShape) {
+    let weight = Tensor::ones(layer.matrix(), &device());
+    let base = BaseLayer {
+        weight: Some(&weight),
+        ..BaseLayer::of_shape(layer)
+    };
+    if let Some(delta) = patch.delta_weight(&base).expect("the base is there") {
+        assert_eq!(delta.dims(), layer.matrix());
+    }
+    if let Some(delta) = patch.delta_bias(&base).expect("the base is there") {
+        assert_eq!(delta.dims(), [6]);
+    }
+    let input = Tensor::ones([2, layer.fan_in()], &device());
+    if let Some(output) = patch.sidecar_linear(input) {
+        assert_eq!(output.dims(), [2, 6]);
+    }
+    if let Some(pair) = patch.low_rank() {
+        assert_eq!(pair.product().dims(), layer.matrix());
+    }
+    if let Some(rows) = patch.slice_rows(2..5) {
+        rows.check(&layer.with_rows(3)).expect("the rows fit");
+    }
+}
+
+/// Keys and shapes of a layer `[6, 4]`, or `[6, 4, 1, 2]`.
+const KINDS: &[&[(&str, &[usize])]] = &[
+    &[
+        ("lora_up.weight", &[6, 2]),
+        ("lora_mid.weight", &[2, 2, 1, 2]),
+        ("lora_down.weight", &[2, 4]),
+        ("lora_up.bias", &[6]),
+    ],
+    &[("lora_embedding_A", &[2, 6]), ("lora_embedding_B", &[4, 2])],
+    &[
+        ("hada_w1_a", &[6, 2]),
+        ("hada_w1_b", &[2, 4]),
+        ("hada_w2_a", &[6, 2]),
+        ("hada_w2_b", &[2, 4]),
+    ],
+    &[
+        ("hada_w1_a", &[2, 6]),
+        ("hada_w1_b", &[2, 4]),
+        ("hada_t1", &[2, 2, 1, 2]),
+        ("hada_w2_a", &[2, 6]),
+        ("hada_w2_b", &[2, 4]),
+        ("hada_t2", &[2, 2, 1, 2]),
+    ],
+    &[("lokr_w1", &[2, 2]), ("lokr_w2", &[3, 2])],
+    &[("lokr_w1", &[2, 2]), ("lokr_w2", &[3, 2, 1, 2])],
+    &[
+        ("lokr_w1_a", &[2, 1]),
+        ("lokr_w1_b", &[1, 2]),
+        ("lokr_w2_a", &[3, 2]),
+        ("lokr_w2_b", &[2, 4]),
+        ("alpha", &[]),
+    ],
+    &[
+        ("a1.weight", &[4, 2]),
+        ("a2.weight", &[2, 4]),
+        ("b1.weight", &[6, 2]),
+        ("b2.weight", &[2, 4]),
+    ],
+    &[("diff", &[6, 4]), ("diff_b", &[6])],
+    &[("diff", &[6, 4, 1, 2])],
+    &[("diff_b", &[6])],
+    &[("w_norm", &[6]), ("b_norm", &[6])],
+    &[("scale", &[6])],
+    &[("set_weight", &[6, 4]), ("diff_b", &[6])],
+    &[
+        ("bias_indices", &[1, 2]),
+        ("bias_values", &[2]),
+        ("bias_size", &[1]),
+    ],
+];
+
 #[test]
 fn a_damaged_configuration_is_a_value_or_an_error() {
     let (mut random, mut num_read) = (Random(3), 0);
@@ -182,7 +287,7 @@ fn a_damaged_configuration_is_a_value_or_an_error() {
         let text = random.mutate(CONFIG.as_bytes());
         if let Ok(config) = AdapterConfig::from_json(Path::new("c.json"), text) {
             num_read += 1;
-            let _ = config.effective_alpha("blocks.1.ff", 4);
+            let _ = config.layer("blocks.1.ff").effective_alpha(4);
         }
     }
     assert!(

@@ -3,9 +3,13 @@
 use std::{ops::Range, sync::Arc};
 
 use burn::tensor::{Device, FloatDType, Tensor};
-use overglaze_patches::{BaseAccess, BaseLayer, Patch, PatchError, RowPart, RowRanges, slice_rows};
+use overglaze_patches::{
+    BaseAccess, BaseLayer, LayerShape, LowRank, Patch, PatchError, RowPart, RowRanges, slice_rows,
+};
 
-use crate::fixtures::{assert_close, delta, device, load, low_rank, matrix, message, scalar, wave};
+use crate::fixtures::{
+    assert_close, delta, delta_bias, device, load, low_rank, matrix, message, refusal, scalar, wave,
+};
 
 /// Sums of at most 7 products of numbers below 1, in f32.
 const TOLERANCE: f32 = 1e-5;
@@ -64,12 +68,10 @@ fn any_part_may_be_missing_and_any_order_given() {
 #[test]
 fn no_part_is_no_change() {
     let patch = RowRanges::new(12, Vec::new()).expect("nothing overlaps");
-    let base = BaseLayer {
-        shape: [12, 7],
-        weight: None,
-    };
+    let shape = LayerShape::linear(12, 7);
+    let base = BaseLayer::of_shape(&shape);
     assert!(patch.delta_weight(&base).expect("no part fails").is_none());
-    assert!(patch.delta_bias().is_none());
+    assert!(delta_bias(&patch, &shape).is_none());
     assert_eq!(patch.num_bytes(), 0);
 }
 
@@ -91,11 +93,8 @@ fn biases_lie_at_their_rows() {
     let patch = RowRanges::new(12, parts).expect("the ranges lie apart");
     let bias = matrix(wave(&[1, 4], 3)).mul_scalar(0.5);
     let expected = Tensor::zeros([1, 12], &device()).slice_assign([0..1, 5..9], bias);
-    assert_close(
-        patch.delta_bias().expect("a bias"),
-        expected.reshape([12]),
-        TOLERANCE,
-    );
+    let found = delta_bias(&patch, &LayerShape::linear(12, 7)).expect("a bias");
+    assert_close(found, expected.reshape([12]), TOLERANCE);
 }
 
 #[test]
@@ -112,9 +111,10 @@ fn the_base_is_cut_for_parts_that_read_it() {
     assert_eq!(patch.base_access(), BaseAccess::Weight);
     assert_eq!(patch.kind(), "test-double");
     let weight = matrix(wave(&[12, 7], 1));
+    let shape = LayerShape::linear(12, 7);
     let base = BaseLayer {
-        shape: [12, 7],
         weight: Some(&weight),
+        ..BaseLayer::of_shape(&shape)
     };
     let found = patch
         .delta_weight(&base)
@@ -124,10 +124,7 @@ fn the_base_is_cut_for_parts_that_read_it() {
     let expected = weight.zeros_like().slice_assign([4..8, 0..7], middle);
     assert_close(found, expected, 0.0);
     assert!(patch.sidecar_linear(weight).is_none());
-    let base = BaseLayer {
-        shape: [12, 7],
-        weight: None,
-    };
+    let base = BaseLayer::of_shape(&shape);
     let expected = "a test-double patch needs the values of the base weight, but only its shape can be read; mount it on \
          a checkpoint whose weight can be decoded";
     assert_eq!(message(patch.delta_weight(&base)), expected);
@@ -142,16 +139,16 @@ impl Patch for SidecarOnly {
         "test-sidecar-only"
     }
 
-    fn check(&self, shape: [usize; 2]) -> Result<(), PatchError> {
-        self.0.check(shape)
+    fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
+        self.0.check(layer)
     }
 
     fn delta_weight(&self, _base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
         panic!("the dense residual was built")
     }
 
-    fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
-        self.0.sidecar_linear(input)
+    fn low_rank(&self) -> Option<LowRank> {
+        self.0.low_rank()
     }
 
     fn to_device(&self, _device: &Device, _dtype: FloatDType) -> Arc<dyn Patch> {
@@ -224,9 +221,9 @@ fn wrong_ranges_are_refused() {
 #[test]
 fn the_whole_and_each_part_must_fit() {
     let patch = RowRanges::new(12, vec![part(0..4, 1)]).expect("one part");
-    assert!(patch.check([12, 7]).is_ok());
+    assert!(patch.check(&LayerShape::linear(12, 7)).is_ok());
     let expected = "the lora patch is for a weight of shape [12, 7], the layer has [16, 7]";
-    assert_eq!(message(patch.check([16, 7])), expected);
+    assert_eq!(refusal(&patch, &LayerShape::linear(16, 7)), expected);
     let expected = "the lora patch is for a weight of shape [4, 7], the layer has [4, 8]";
-    assert_eq!(message(patch.check([12, 8])), expected);
+    assert_eq!(refusal(&patch, &LayerShape::linear(12, 8)), expected);
 }

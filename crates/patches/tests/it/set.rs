@@ -3,25 +3,22 @@
 use burn::tensor::{DType, TensorData};
 use bytes::Bytes;
 use overglaze_patches::{
-    AdapterConfig, Dialect, FileKey, PatchError, PatchSet, TargetName, dialects::split_suffix,
-    inventory,
+    AdapterConfig, Component, Dialect, FileKey, PatchError, PatchSet, TargetName, TextEncoder,
+    dialects::split_suffix, inventory,
 };
 use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use crate::fixtures::{assert_close, cast, delta, device, matrix, message, scalar, wave};
 
 // A third party's spelling that claims a part of the dotted names too.
-inventory::submit! { Dialect { name: "test-echo", parse: parse_echo } }
+inventory::submit! { Dialect { name: "test-echo", prefixes: &["echo."], parse: parse_echo } }
 
 fn parse_echo(key: &str) -> Option<FileKey> {
     let (path, suffix) = split_suffix(key)?;
     let name = path
         .strip_prefix("transformer.echo.")
         .or(path.strip_prefix("echo."))?;
-    Some(FileKey {
-        target: TargetName::Dotted(name.into()),
-        suffix,
-    })
+    Some(FileKey::denoiser(TargetName::Dotted(name.into()), suffix))
 }
 
 type Tensors = Vec<(String, TensorData)>;
@@ -59,13 +56,12 @@ fn every_key_is_accounted_for() {
                 "transformer.blocks.0.to_k.lora_A.weight".into(),
                 wave(&[4, 5], 1),
             ),
-            ("lora_unet_blocks_0_mlp.hada_w1_a".into(), wave(&[4, 5], 1)),
-            ("lora_unet_blocks_0_mlp.alpha".into(), scalar(4.0)),
-            ("zebra".into(), scalar(1.0)),
             (
-                "double_blocks.0.processor.qkv_lora1.down.weight".into(),
+                "lora_unet_blocks_0_mlp.vera_lambda_b".into(),
                 wave(&[4, 5], 1),
             ),
+            ("lora_unet_blocks_0_mlp.alpha".into(), scalar(4.0)),
+            ("zebra".into(), scalar(1.0)),
         ],
     ]
     .concat();
@@ -95,18 +91,15 @@ fn every_key_is_accounted_for() {
     assert_eq!(
         set.refused[1].keys,
         [
-            "lora_unet_blocks_0_mlp.hada_w1_a",
+            "lora_unet_blocks_0_mlp.vera_lambda_b",
             "lora_unet_blocks_0_mlp.alpha"
         ]
     );
     assert!(refused[0].starts_with("layer `blocks.0.to_k`: [\"lora_up.weight\"] missing beside"));
     assert!(refused[1].starts_with(
-        "layer `blocks_0_mlp`: no patch kind accepts the keys [\"alpha\", \"hada_w1_a\"]"
+        "layer `blocks_0_mlp`: no patch kind accepts the keys [\"alpha\", \"vera_lambda_b\"]"
     ));
-    assert_eq!(
-        set.unread,
-        ["double_blocks.0.processor.qkv_lora1.down.weight", "zebra"]
-    );
+    assert_eq!(set.unread, ["zebra"]);
 }
 
 #[test]
@@ -163,7 +156,7 @@ fn the_configuration_leaves_other_groups_alone() {
         .expect("a configuration");
     let tensors = [
         pair("lora_unet_a", KOHYA, 4),
-        vec![("transformer.a.test_double".into(), wave(&[6, 5], 1))],
+        vec![("transformer.b.test_double".into(), wave(&[6, 5], 1))],
     ]
     .concat();
     let set = PatchSet::from_tensors("file", tensors, Some(&config), &device());
@@ -232,12 +225,12 @@ fn the_duplicate_of_a_file_is_the_later_name() {
 #[test]
 fn a_refused_layer_does_not_list_its_duplicates() {
     let tensors = vec![
-        ("transformer.a.hada_w1_a".into(), wave(&[4, 5], 1)),
-        ("base_model.model.a.hada_w1_a".into(), wave(&[4, 5], 1)),
+        ("transformer.a.vera_lambda_b".into(), wave(&[4, 5], 1)),
+        ("base_model.model.a.vera_lambda_b".into(), wave(&[4, 5], 1)),
     ];
     let set = read(tensors).expect("an adapter");
-    assert_eq!(set.refused[0].keys, ["transformer.a.hada_w1_a"]);
-    assert_eq!(set.duplicates, ["base_model.model.a.hada_w1_a"]);
+    assert_eq!(set.refused[0].keys, ["transformer.a.vera_lambda_b"]);
+    assert_eq!(set.duplicates, ["base_model.model.a.vera_lambda_b"]);
     assert_eq!(set.num_keys(), 2);
 }
 
@@ -311,8 +304,59 @@ fn a_file_without_adapter_keys_is_refused() {
     ] {
         let expected = format!(
             "`file` holds no adapter tensors: none of its {num_keys} keys is in a spelling this build \
-             reads ([\"diffusers\", \"kohya\", \"test-echo\"])"
+             reads ([\"attention-processor\", \"bare-names\", "
         );
-        assert_eq!(message(read(tensors)), expected);
+        let error = message(read(tensors));
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.ends_with("\"test-echo\", \"xlabs\"])"), "{error}");
     }
+}
+
+#[test]
+fn a_layer_in_both_spellings_is_one() {
+    let alpha = ("lora_unet_blocks_0_a.alpha".into(), scalar(2.0));
+    let set = read([pair("transformer.blocks.0.a", PEFT, 4), vec![alpha]].concat());
+    let set = set.expect("an adapter");
+    assert_eq!((set.entries.len(), set.entries[0].keys.len()), (1, 3));
+    assert_eq!(
+        set.entries[0].target,
+        TargetName::Dotted("blocks.0.a".into())
+    );
+    check_scale(&set, 0, 4, 0.5);
+}
+
+#[test]
+fn an_underscore_name_of_two_dotted_ones_is_neither() {
+    let tensors = [
+        pair("transformer.a.b_c", PEFT, 4),
+        pair("transformer.a_b.c", PEFT, 4),
+        pair("lora_unet_a_b_c", KOHYA, 4),
+    ];
+    let set = read(tensors.concat()).expect("an adapter");
+    let targets: Vec<_> = set
+        .entries
+        .iter()
+        .map(|entry| entry.target.as_str())
+        .collect();
+    assert_eq!(targets, ["a.b_c", "a_b.c", "a_b_c"]);
+    assert_eq!(set.duplicates, [""; 0]);
+}
+
+#[test]
+fn entries_and_refusals_tell_their_component() {
+    let half = (
+        "text_encoders.clip_l.transformer.text_model.encoder.layers.0.mlp.fc1.lora_A.weight".into(),
+        wave(&[4, 5], 1),
+    );
+    let tensors = [
+        pair("lora_te3_encoder_block_0_layer_0_SelfAttention_q", KOHYA, 4),
+        pair("diffusion_model.llm_adapter.embed", KOHYA, 4),
+        vec![half],
+    ];
+    let set = read(tensors.concat()).expect("an adapter");
+    let components: Vec<_> = set.entries.iter().map(|entry| entry.component).collect();
+    let t5 = Component::TextEncoder(TextEncoder::T5);
+    assert_eq!(components, [Component::Denoiser, t5]);
+    let clip = Component::TextEncoder(TextEncoder::Clip);
+    assert_eq!(set.refused[0].component, clip);
 }

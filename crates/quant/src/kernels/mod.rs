@@ -20,6 +20,7 @@ pub use device::is_host;
 pub use dot::{dot_decoded, dot_packed};
 pub use input_rows::InputRows;
 pub(crate) use linear::{PackedMatrix, linear, linear_reference};
+pub(crate) use output_tile::OutputGrid;
 pub use output_tile::OutputTile;
 pub use plan::{Path, Plan};
 pub use unpack::{Unpack, decode_packed, widen_f16};

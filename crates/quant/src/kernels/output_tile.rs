@@ -150,6 +150,18 @@ impl OutputTile<'_> {
     /// # Panics
     /// If the sizes do not fit the tile.
     pub(crate) fn multiply(&mut self, input: InputRows<'_>, weight: &[f32]) {
+        self.gemm(input, weight, Onto::Nothing);
+    }
+
+    /// Adds `input · weightᵀ`, as [`multiply`](Self::multiply) writes it.
+    ///
+    /// # Panics
+    /// If the sizes do not fit the tile.
+    pub(crate) fn add_product(&mut self, input: InputRows<'_>, weight: &[f32]) {
+        self.gemm(input, weight, Onto::Present);
+    }
+
+    fn gemm(&mut self, input: InputRows<'_>, weight: &[f32], onto: Onto) {
         let [num_rows, num_columns] = [self.rows.len(), self.columns.len()];
         let d_input = input.d_input();
         assert_eq!(input.num_rows(), num_rows, "input rows and tile differ");
@@ -171,14 +183,14 @@ impl OutputTile<'_> {
                 self.first,
                 1,
                 stride,
-                false,
+                matches!(onto, Onto::Present),
                 input,
                 1,
                 depth,
                 weight,
                 depth,
                 1,
-                0.0,
+                1.0,
                 1.0,
                 false,
                 false,
@@ -187,6 +199,13 @@ impl OutputTile<'_> {
             );
         }
     }
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy)]
+enum Onto {
+    Nothing,
+    Present,
 }
 
 /// How an output is cut.

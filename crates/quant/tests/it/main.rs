@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
+mod add_product;
 mod formats;
 mod linear;
 mod packing;

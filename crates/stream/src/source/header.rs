@@ -23,12 +23,13 @@ use crate::StreamError;
 use super::{sniff, text_map::TextMap};
 
 /// Longest header read, as in the format's own crate.
-pub(super) const MAX_HEADER_BYTES: u64 = 100_000_000;
+pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// More dimensions than any framework has; caps what a hostile shape can allocate.
 const MAX_DIMENSIONS: usize = 64;
 
-const METADATA: &str = "__metadata__";
+/// Where a header keeps free text pairs.
+pub(crate) const METADATA: &str = "__metadata__";
 
 /// A checked header: every range lies inside the file, and fits type and shape.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Header {
 /// Bits of `shape` in the type `tag`; `None` inside where the product overflows.
 ///
 /// The outer `None` means that safetensors has no such type.
-pub(super) fn num_bits(tag: &str, shape: &[usize]) -> Option<Option<usize>> {
+pub(crate) fn num_bits(tag: &str, shape: &[usize]) -> Option<Option<usize>> {
     let deserializer: value::StrDeserializer<'_, value::Error> = tag.into_deserializer();
     let dtype = Dtype::deserialize(deserializer).ok()?;
     Some(
@@ -83,7 +84,7 @@ pub(super) fn num_bits(tag: &str, shape: &[usize]) -> Option<Option<usize>> {
     )
 }
 
-pub(super) fn duplicate(file: &str, tensor: &str) -> StreamError {
+pub(crate) fn duplicate(file: &str, tensor: &str) -> StreamError {
     StreamError::DuplicateTensor {
         file: file.to_owned(),
         tensor: shorten(tensor),
@@ -210,7 +211,7 @@ fn check_cover(
 }
 
 /// Keeps a hostile text from filling a message.
-pub(super) fn shorten(name: &str) -> String {
+pub(crate) fn shorten(name: &str) -> String {
     const MAX_CHARS: usize = 200;
     match name.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),

@@ -5,7 +5,7 @@
 //! from [`WeightSource::read`] may start at any address: who needs alignment reads into a
 //! [`Slot`](crate::Slot).
 
-mod header;
+pub(crate) mod header;
 mod memory;
 mod open;
 mod regular_file;

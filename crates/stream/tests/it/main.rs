@@ -11,6 +11,7 @@ mod planning;
 mod random;
 mod residency;
 mod sharded;
+mod sink;
 mod slots;
 mod sniffing;
 mod special_files;

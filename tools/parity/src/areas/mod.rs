@@ -1,9 +1,11 @@
 //! The areas of cases, one file each.
 
+mod adapters;
 mod flux;
 mod layers;
 mod patches;
 mod quant_gguf;
+mod sequence;
 
 use burn::tensor::{Device, TensorData};
 
@@ -13,7 +15,8 @@ use crate::{Case, Comparison, Outcome, Tolerance};
 pub(crate) fn run(case: &Case, device: &Device) -> Outcome {
     let result = match case.area() {
         "layers" => layers::run(case, device),
-        "patches" => patches::run(case, device),
+        "patches" | "peers" => patches::run(case, device),
+        "adapters" => adapters::run(case, device),
         "flux" => flux::run(case, device),
         "quant_gguf" => quant_gguf::run(case, device),
         area => Err(Refusal::Unsupported(format!(

@@ -1,88 +1,41 @@
-//! Area `patches`: patches over one layer, by sidecar and merged.
+//! Areas `patches` and `peers`: patches over one layer, by sidecar and merged.
 
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use overglaze_core::{
-    LayerTree, NameTable, PatchedLayer, PatchedLinear, merge, mount, restore, unmount,
+use overglaze_patches::{
+    Component, Patch, PatchEntry, PatchSet, RowPart, RowRanges, TargetName,
+    kinds::set_weight::{Parameter, SetParameter},
+    registry,
 };
-use overglaze_patches::{Patch, PatchEntry, PatchSet, RowPart, RowRanges, TargetName, registry};
 use serde_json::Value;
 
 use super::{
-    Refusal, against, expected_names,
-    layers::{burn_linear, forward, module_kind, packed_linear},
+    Refusal, expected_names,
+    sequence::{Expected, forms, in_words},
 };
-use crate::{Case, Comparison};
+use crate::{Case, Comparison, ModuleCase};
 
-/// Runs a linear case by sidecar and merged, over packed bytes and over a Burn layer; takes the worst.
+/// Runs a case in every form its layer can have, and takes the worst.
 pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
-    let kind = module_kind(case);
-    if kind != "linear" {
-        return Err(Refusal::Unsupported(format!("module `{kind}`")));
-    }
-    if case.width("in.x") != case.width("param.weight") {
-        return Err(Refusal::Unsupported("an input wider than the layer".into()));
-    }
     let sets = patch_sets(case, device)?;
-    let bases = [
-        packed_linear(case, device)?,
-        burn_linear(case, device)?.into(),
-    ];
+    let expected = Expected {
+        sets: &sets,
+        outputs: expected_names(case)?,
+        merged: case.listed("expect_merged"),
+    };
+    let module = [(LAYER.to_owned(), ModuleCase::of(case))];
+    let is_wider =
+        module[0].1.kind() == "linear" && case.width("in.x") > case.width("param.weight");
     let mut worst: Option<Comparison> = None;
-    for base in bases {
-        for comparison in run_over(base, &sets, case, device)? {
-            worst = Some(worst.map_or(comparison, |worst| worst.worst(comparison)));
+    for mut form in forms(&module, device)? {
+        if is_wider {
+            form = form.with_open_input();
         }
+        let comparison = form.run(case, &expected, device)?;
+        worst = Some(worst.map_or(comparison, |worst| worst.worst(comparison)));
     }
     worst.ok_or_else(|| Refusal::Failed("nothing to compare".into()))
-}
-
-fn run_over(
-    base: PatchedLinear,
-    sets: &[(PatchSet, f32)],
-    case: &Case,
-    device: &Device,
-) -> Result<Vec<Comparison>, Refusal> {
-    let mut tree = OneLayer::new(base).map_err(in_words)?;
-    let unpatched = forward(&tree.layer, case, device)?;
-    let mut comparisons = Vec::new();
-    for (set, strength) in sets {
-        mount(&mut tree, &set.name, set, *strength).map_err(in_words)?;
-    }
-    let sidecar = forward(&tree.layer, case, device)?;
-    for (set, _) in sets {
-        unmount(&mut tree, &set.name).map_err(in_words)?;
-    }
-    let named: Vec<_> = sets
-        .iter()
-        .map(|(set, strength)| (&*set.name, set, *strength))
-        .collect();
-    merge(&mut tree, &named).map_err(in_words)?;
-    let merged = forward(&tree.layer, case, device)?;
-    for name in expected_names(case)? {
-        comparisons.push(against(case, name, &sidecar)?);
-        comparisons.push(against(case, name, &merged)?);
-    }
-    let (weight, bias) = tree.layer.effective_values(device).map_err(in_words)?;
-    for name in case.listed("expect_merged") {
-        let found = match name.rsplit('.').next() {
-            Some("weight") => weight.clone().into_data(),
-            Some("bias") => bias
-                .clone()
-                .ok_or("the merged layer has no bias".to_owned())?
-                .into_data(),
-            _ => return Err(Refusal::Unsupported(format!("merged parameter `{name}`"))),
-        };
-        comparisons.push(against(case, name, &found)?);
-    }
-    restore(&mut tree);
-    if forward(&tree.layer, case, device)?.as_bytes() != unpatched.as_bytes() {
-        return Err(Refusal::Failed(
-            "the base output changed by mounting or merging".into(),
-        ));
-    }
-    Ok(comparisons)
 }
 
 /// One set per patch of the case, with its strength; built from the tensors, never from the label.
@@ -96,7 +49,7 @@ fn patch_sets(case: &Case, device: &Device) -> Result<Vec<(PatchSet, f32)>, Refu
         .map(|(index, described)| {
             let patch = match &described["sub"] {
                 Value::Array(parts) => row_ranges(case, index, parts, device)?,
-                _ => detected(case, &format!("patch.{index}."), device)?,
+                _ => one_patch(case, index, described, device)?,
             };
             let weight = described["weight"].as_f64().unwrap_or(1.0);
             #[expect(
@@ -106,6 +59,26 @@ fn patch_sets(case: &Case, device: &Device) -> Result<Vec<(PatchSet, f32)>, Refu
             Ok((set_of(&format!("patch.{index}"), patch), weight as f32))
         })
         .collect()
+}
+
+/// The patch of the tensors `patch.<index>.*`. A replaced parameter is spelled in the cases alone: its value, and
+/// the parameter's name as an option.
+fn one_patch(
+    case: &Case,
+    index: usize,
+    described: &Value,
+    device: &Device,
+) -> Result<Arc<dyn Patch>, Refusal> {
+    let Some(name) = described["param_name"].as_str() else {
+        return detected(case, &format!("patch.{index}."), device);
+    };
+    let parameter = match name {
+        "bias" => Parameter::Bias,
+        _ => Parameter::Weight,
+    };
+    let value = case.data(&format!("patch.{index}.value"))?;
+    let patch = SetParameter::new(parameter, value, device).map_err(in_words)?;
+    Ok(Arc::new(patch))
 }
 
 fn row_ranges(
@@ -136,9 +109,13 @@ fn row_ranges(
 }
 
 /// A key set no kind accepts is a kind that is not there yet.
-fn detected(case: &Case, prefix: &str, device: &Device) -> Result<Arc<dyn Patch>, Refusal> {
+pub(super) fn detected(
+    case: &Case,
+    prefix: &str,
+    device: &Device,
+) -> Result<Arc<dyn Patch>, Refusal> {
     let group = case.group(prefix)?;
-    if !registry::kinds().iter().any(|kind| kind.accepts(&group)) {
+    if !registry::is_accepted(&group) {
         let keys: Vec<_> = group.tensors.keys().cloned().collect();
         return Err(Refusal::Unsupported(format!(
             "no patch kind accepts the keys {keys:?}"
@@ -147,9 +124,11 @@ fn detected(case: &Case, prefix: &str, device: &Device) -> Result<Arc<dyn Patch>
     registry::load(group, device).map_err(in_words)
 }
 
-fn set_of(name: &str, patch: Arc<dyn Patch>) -> PatchSet {
+/// A set of one patch for the case's one layer.
+pub(super) fn set_of(name: &str, patch: Arc<dyn Patch>) -> PatchSet {
     let entry = PatchEntry {
         target: TargetName::Dotted(LAYER.into()),
+        component: Component::Denoiser,
         patch,
         keys: vec![name.into()],
         dialect: "case",
@@ -157,36 +136,4 @@ fn set_of(name: &str, patch: Arc<dyn Patch>) -> PatchSet {
     PatchSet::new(name, vec![entry])
 }
 
-fn in_words(error: impl std::error::Error) -> Refusal {
-    Refusal::Failed(error.to_string())
-}
-
-/// A model of one layer.
-struct OneLayer {
-    layer: PatchedLinear,
-    names: NameTable,
-}
-
-impl OneLayer {
-    fn new(layer: PatchedLinear) -> Result<Self, overglaze_core::Error> {
-        let mut names = NameTable::default();
-        names.add_layer(LAYER, layer.d_output())?;
-        Ok(Self { layer, names })
-    }
-}
-
-impl LayerTree for OneLayer {
-    fn visit_layers(&self, visitor: &mut dyn FnMut(&str, &dyn PatchedLayer)) {
-        visitor(LAYER, &self.layer);
-    }
-
-    fn visit_layers_mut(&mut self, visitor: &mut dyn FnMut(&str, &mut dyn PatchedLayer)) {
-        visitor(LAYER, &mut self.layer);
-    }
-
-    fn names(&self) -> &NameTable {
-        &self.names
-    }
-}
-
-const LAYER: &str = "layer";
+pub(super) const LAYER: &str = "layer";

@@ -31,6 +31,9 @@ pub(super) struct Adapter {
     duplicates: Vec<String>,
     /// Keys in no known spelling.
     unread: Vec<String>,
+    /// What is to be said of the adapter as a whole; left out where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// Why the file as a whole cannot be read as an adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
@@ -67,6 +70,9 @@ impl Adapter {
                 counts(&self.dialects)
             ),
         };
+        for note in &self.notes {
+            text.push_str(&format!("\n  note: {}", shown::message(note)));
+        }
         for layers in self.alike.iter().map(|(_, layers)| layers) {
             let reason = &self.refused[&layers[0]];
             text.push_str(&format!(
@@ -105,6 +111,7 @@ impl From<PatchSet> for Adapter {
             .collect();
         adapter.duplicates = set.duplicates;
         adapter.unread = set.unread;
+        adapter.notes = set.notes;
         adapter
     }
 }

@@ -16,8 +16,8 @@ use overglaze_stream::WeightSource;
 use serde::Serialize;
 
 use crate::{
-    CliError, Console, Exit, args::InspectArgs, exit::sentence, loras, model_source::config_file,
-    shown, tensor_file::open,
+    CliError, Console, Exit, args::InspectArgs, exit::sentence, key_list, loras,
+    model_source::config_file, shown, tensor_file::open,
 };
 
 use super::JSON_VERSION;
@@ -94,7 +94,12 @@ fn inspected(
     config: Option<&FluxConfigFile>,
     other: Option<&dyn WeightSource>,
 ) -> Result<Inspected, CliError> {
-    let source = open(path)?;
+    let source = open(path).map_err(|error| match key_list::is_list(path) {
+        true => CliError::KeyList {
+            path: path.to_owned(),
+        },
+        false => error,
+    })?;
     let mut inspected = Inspected::of(path, config, &*source);
     inspected.comparison = other.map(|other| Comparison::of(&*source, other));
     Ok(inspected)

@@ -46,7 +46,7 @@ impl Adapters {
                     adapters.keep(name.into(), demo::lora(index, &device), network);
                 }
             }
-            None => return Err(CliError::NoLoras),
+            None => return Err(CliError::NoLoras(LORAS_NEEDED)),
         }
         adapters.check()
     }
@@ -137,3 +137,6 @@ fn stem(path: &Path) -> String {
 
 /// The entry of a safetensors header that is no tensor.
 const METADATA: &str = "__metadata__";
+
+const LORAS_NEEDED: &str =
+    "--model needs --loras DIR: the embedded LoRAs fit the embedded demo only";

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use overglaze_core::{MountReport, Traffic, mount, unmount};
+use overglaze_core::{MountReport, Mounting, Traffic, swap, unmount};
 
 use crate::{
     CliError, Latents,
+    args::LayingArgs,
+    lora_arg,
     model_source::LoadedModel,
     sampling::{Sampled, Scene},
 };
@@ -26,9 +28,9 @@ pub struct Column {
     pub report: LoraReport,
 }
 
-/// Samples `scene` with `adapter` mounted at `strength`.
+/// Samples `scene` with `adapter` mounted at `strength`, as `laying` says.
 pub(super) fn sample_with(
-    (adapter, strength): (&Adapter, f32),
+    (adapter, strength, laying): (&Adapter, f32, &LayingArgs),
     label: String,
     model: &mut LoadedModel,
     scene: &Scene,
@@ -36,10 +38,9 @@ pub(super) fn sample_with(
 ) -> Result<Column, CliError> {
     let traffic = std::sync::Arc::clone(&model.flux.base.traffic);
     let network = &mut model.flux.transformer;
-    let (mounted, mount_us, moved_on) = timed(&traffic, || {
-        mount(network, &adapter.name, &adapter.set, strength)
-    });
-    let mounted = mounted?;
+    let mounting = mounting(adapter, strength, laying);
+    let (mounted, mount_us, moved_on) = timed(&traffic, || swap(network, &[], &[mounting]));
+    let mounted = mounted?.pop().expect("one set in, one report out");
     let sampled = scene.sample(network, bar);
     let (unmounted, unmount_us, moved_off) = timed(&traffic, || unmount(network, &adapter.name));
     unmounted?;
@@ -55,6 +56,7 @@ pub(super) fn sample_with(
         unmount_us,
         seconds_per_image,
         base_bytes_moved: moved_on + moved_off,
+        notes: adapter.set.notes.clone(),
     };
     Ok(Column {
         label,
@@ -62,6 +64,16 @@ pub(super) fn sample_with(
         mounted,
         report,
     })
+}
+
+/// `adapter` at `strength`, as `laying` says.
+pub(super) fn mounting<'a>(
+    adapter: &'a Adapter,
+    strength: f32,
+    laying: &LayingArgs,
+) -> Mounting<'a> {
+    let strengths = lora_arg::strengths(strength, &laying.block_strengths);
+    Mounting::new(&adapter.name, &adapter.set, strengths).with_placement(laying.placement)
 }
 
 /// The result of `work`, its microseconds, and the base bytes that were written or moved meanwhile.

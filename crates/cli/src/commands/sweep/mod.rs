@@ -8,12 +8,16 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use overglaze_core::fingerprint::{Fingerprint, fingerprint};
+use overglaze_core::{
+    Placement,
+    fingerprint::{Fingerprint, fingerprint},
+    swap,
+};
 
 use crate::{
     CliError, Console, Exit, Latents, Residency,
-    args::{GlobalArgs, SweepArgs},
-    device,
+    args::{GlobalArgs, LayingArgs, SweepArgs},
+    device, lora_arg,
     model_source::LoadedModel,
     outputs::Outputs,
     pictures::{check_size, pictures},
@@ -108,6 +112,10 @@ fn sweep_into(
 ) -> Result<Sweep, CliError> {
     let scene = Scene::new(&args.scene, &model, console)?;
     let found = Adapters::find(args, &model)?;
+    check_laying(&model, &found.fitting, &args.laying)?;
+    for adapter in &found.fitting {
+        console.notes(&adapter.name, &adapter.set.notes);
+    }
     let plan = plan(&found.fitting, &strengths(args));
     let labels = plan.iter().map(|(.., label)| label.as_str());
     let labels: Vec<_> = [NO_LORA_LABEL].into_iter().chain(labels).collect();
@@ -120,7 +128,7 @@ fn sweep_into(
     let mut columns = Vec::new();
     for (adapter, strength, label) in plan {
         bar.set_message(shown::name(&label));
-        let tried = (adapter, strength);
+        let tried = (adapter, strength, &args.laying);
         columns.push(columns::sample_with(
             tried, label, &mut model, &scene, &bar,
         )?);
@@ -154,6 +162,21 @@ fn sweep_into(
         base_seconds_per_image: base.seconds_per_image,
         fingerprint: before,
     })
+}
+
+/// That the adapters can be laid over the model as `laying` says; tried on a copy, before the work starts.
+fn check_laying(
+    model: &LoadedModel,
+    adapters: &[Adapter],
+    laying: &LayingArgs,
+) -> Result<(), CliError> {
+    let is_plain = laying.block_strengths.is_empty() && laying.placement == Placement::Sidecar;
+    let Some(first) = adapters.first().filter(|_| !is_plain) else {
+        return Ok(());
+    };
+    let mounting = columns::mounting(first, 1.0, laying);
+    swap(&mut model.flux.transformer.clone(), &[], &[mounting]).map_err(lora_arg::not_laid)?;
+    Ok(())
 }
 
 /// Where the results go; looked at before the work starts.

@@ -49,6 +49,9 @@ pub struct LoraReport {
     pub seconds_per_image: f64,
     /// Bytes of base weights written or moved by mounting and unmounting it.
     pub base_bytes_moved: u64,
+    /// What is to be said of it as a whole; left out where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl SweepReport {

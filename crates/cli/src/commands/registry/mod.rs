@@ -1,0 +1,95 @@
+//! `registry`: what is compiled in, from whichever crates are linked, and what each patch kind is.
+
+mod kind;
+
+use overglaze_patches::{dialects::dialects, registry::kinds};
+use overglaze_quant::formats_by_name;
+use serde::Serialize;
+
+use crate::{CliError, Console, Exit, args::RegistryArgs, device, table};
+
+use self::kind::Kind;
+use super::JSON_VERSION;
+
+#[derive(Serialize)]
+struct Registry {
+    version: u32,
+    kinds: Vec<Kind>,
+    formats: Vec<Format>,
+    dialects: Vec<&'static str>,
+    devices: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Format {
+    name: &'static str,
+    tags: &'static [&'static str],
+    block_len: usize,
+    block_bytes: usize,
+}
+
+pub(crate) fn run(args: &RegistryArgs, console: &Console) -> Result<Exit, CliError> {
+    let registry = Registry {
+        version: JSON_VERSION,
+        kinds: kinds().into_iter().map(Kind::of).collect(),
+        formats: formats_by_name()
+            .into_iter()
+            .map(|format| Format {
+                name: format.name(),
+                tags: format.tags(),
+                block_len: format.block_len(),
+                block_bytes: format.block_bytes(),
+            })
+            .collect(),
+        dialects: dialects().into_iter().map(|dialect| dialect.name).collect(),
+        devices: device::compiled(),
+    };
+    console.result(&registry, || match args.markdown {
+        true => registry.page(),
+        false => registry.text(),
+    })?;
+    Ok(Exit::Done)
+}
+
+impl Registry {
+    fn text(&self) -> String {
+        let kinds: Vec<_> = self.kinds.iter().map(Kind::row).collect();
+        let formats: Vec<_> = self.formats.iter().map(Format::row).collect();
+        let others = [
+            vec!["dialects".into(), self.dialects.join(", ")],
+            vec!["devices".into(), self.devices.join(", ")],
+        ];
+        format!(
+            "{}\n\n{}\n\n{}",
+            table::of_paragraphs(&["Patch kind", "What it is"], &kinds),
+            table::of_text(
+                &["Format", "Type tags", "Values a block", "Bytes a block"],
+                &formats
+            ),
+            table::of_paragraphs(&["Others", "Compiled in"], &others),
+        )
+    }
+
+    /// The kinds as a page of Markdown.
+    fn page(&self) -> String {
+        let sections: Vec<_> = self.kinds.iter().map(Kind::section).collect();
+        format!("{PAGE_START}\n{}", sections.join("\n"))
+    }
+}
+
+impl Format {
+    fn row(&self) -> Vec<String> {
+        let sizes = [self.block_len.to_string(), self.block_bytes.to_string()];
+        [vec![self.name.into(), self.tags.join(", ")], sizes.to_vec()].concat()
+    }
+}
+
+const PAGE_START: &str = "\
+# Patch kinds
+
+<!-- Written by `overglaze registry --markdown > docs/kinds.md` from the entries of the kinds; do not edit. -->
+
+What each kind adds to a layer's weight W and bias b at strength 1, in the letters of the keys its files hold. A layer
+gets the kind whose keys it has, exactly; a kind that stands beside another changes what that one adds.
+`*` in a key stands for the adapter's name that PEFT writes there.
+";

@@ -1,0 +1,129 @@
+//! Merged weights: `W' = W + Σ strength · ΔW` of a layer's direct patches, in f32, rounded once.
+//!
+//! They are always computed from the base and from all direct patches at once, in the order of the adapters'
+//! names. So the bits depend on what is mounted and not on how it came about: taking one off again leaves
+//! those of the others, and taking the last one off drops the copy.
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, FloatDType, Tensor};
+use overglaze_patches::{Patch, tensor_bytes};
+
+use crate::{
+    Error, LayerWeights, PatchStack, PatchedLayer, Weight, dense,
+    residual::{BaseValues, Residual},
+    row_tiles::Tiled,
+    sums::add_widened,
+};
+
+/// A patch and the factor on its residual.
+pub(crate) type Summand = (Arc<dyn Patch>, f32);
+
+/// The merged parameters of `layer` under the direct patches of `stack`; `None` where no direct patch has an
+/// effect.
+pub(crate) fn merged(
+    layer: &(impl PatchedLayer + ?Sized),
+    stack: &PatchStack,
+) -> Result<Option<Arc<LayerWeights>>, Error> {
+    let device = layer.device();
+    let patches = summands(stack, &device);
+    if patches.is_empty() {
+        return Ok(None);
+    }
+    let merged = match tiled(layer, &patches, &device)? {
+        Some(merged) => merged,
+        None => plain(layer, &patches, &device)?,
+    };
+    Ok(Some(Arc::new(merged)))
+}
+
+/// The same without ever holding the base or ΔW as a whole, where that can be done.
+fn tiled(
+    layer: &(impl PatchedLayer + ?Sized),
+    patches: &[Summand],
+    device: &Device,
+) -> Result<Option<LayerWeights>, Error> {
+    let shape = layer.layer_shape();
+    let Some(base) = layer.weights_in_place() else {
+        return Ok(None);
+    };
+    let Weight::Packed(packed) = &base.weight else {
+        return Ok(None);
+    };
+    let tiles = Tiled {
+        base: packed,
+        shape: &shape,
+        summands: patches,
+    };
+    if !tiles.fits(device) {
+        return Ok(None);
+    }
+    let Some(weight) = tiles.merged(layer.base_dtype(), device)? else {
+        return Ok(None);
+    };
+    layer.traffic().count_decode();
+    let bias = base.bias.clone();
+    let bias = bias.map(|bias| dense::values(bias, device, layer.traffic()));
+    let delta = Residual::bias(patches, &shape, |_| {
+        Ok(BaseValues {
+            weight: None,
+            bias: bias.clone(),
+        })
+    })?;
+    Ok(Some(LayerWeights {
+        weight: Weight::Dense(weight),
+        bias: sum(bias, delta).map(|bias| dense::cast(bias, layer.bias_dtype())),
+    }))
+}
+
+/// The plain way: the base and ΔW as whole matrices in f32.
+fn plain(
+    layer: &(impl PatchedLayer + ?Sized),
+    patches: &[Summand],
+    device: &Device,
+) -> Result<LayerWeights, Error> {
+    let (weight, bias) = layer.base_values(device)?;
+    let delta = Residual::dense(patches, &layer.layer_shape(), |_| {
+        Ok(BaseValues {
+            weight: Some(weight.clone()),
+            bias: bias.clone(),
+        })
+    })?;
+    let mut merged = Some(weight);
+    if let Some(delta) = delta.weight {
+        add_widened(&mut merged, delta);
+    }
+    let weight = merged.expect("the base is the first term");
+    let bias = sum(bias, delta.bias);
+    Ok(LayerWeights {
+        weight: Weight::Dense(dense::cast(weight, layer.base_dtype())),
+        bias: bias.map(|bias| dense::cast(bias, layer.bias_dtype())),
+    })
+}
+
+fn sum(bias: Option<Tensor<1>>, delta: Option<Tensor<1>>) -> Option<Tensor<1>> {
+    match (bias, delta) {
+        (Some(bias), Some(delta)) => Some(bias + delta),
+        (bias, delta) => bias.or(delta),
+    }
+}
+
+/// Bytes of merged parameters.
+pub(crate) fn num_bytes(merged: &LayerWeights) -> usize {
+    merged.weight.num_bytes() + merged.bias.as_ref().map_or(0, tensor_bytes)
+}
+
+/// The direct patches with an effect as copies on `device`, which nothing keeps.
+fn summands(stack: &PatchStack, device: &Device) -> Vec<Summand> {
+    let direct = stack.in_order().filter(|mounted| mounted.is_direct());
+    let active = direct.filter(|mounted| mounted.strength() != 0.0);
+    active
+        .map(|mounted| {
+            let patch = mounted.patch().to_device(device, FloatDType::F32);
+            match patch.at_strength(mounted.strength()) {
+                Some(patch) => (patch, 1.0),
+                None => (patch, mounted.strength()),
+            }
+        })
+        .collect()
+}
