@@ -2,7 +2,7 @@
 //! resident bytes. Beside it `InvokeAI`'s 27 s for the same, measured for the golden data on two cores.
 //!
 //! The layers share one buffer of weights; every merged weight has bytes of its own. Getting 9.4 GB from the system
-//! for the first time may take longer than the work: the second merge shows the work.
+//! for the first time may take long, so the merge is done twice.
 
 use std::{fs, io, time::Instant};
 
@@ -27,7 +27,7 @@ struct Figure {
     rank: usize,
     merge_s: f64,
     restore_s: f64,
-    /// The same once more: the memory of the first merge is there to be used again.
+    /// The same once more, when the memory of the first merge is free again.
     again_s: f64,
     written_bytes: u64,
     /// `None` where the system does not tell.
