@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, FloatDType, Tensor};
-use overglaze_patches::{Patch, tensor_bytes};
+use overglaze_patches::{LayerShape, LowRank, Patch, tensor_bytes};
 
 use crate::{
     Error, LayerWeights, PatchStack, PatchedLayer, Weight, dense,
     residual::{BaseValues, Residual},
-    row_tiles::Tiled,
-    sums::add_widened,
+    sums::{add_widened, joined},
 };
 
 /// A patch and the factor on its residual.
@@ -50,17 +49,10 @@ fn tiled(
     let Weight::Packed(packed) = &base.weight else {
         return Ok(None);
     };
-    let tiles = Tiled {
-        base: packed,
-        shape: &shape,
-        summands: patches,
-    };
-    if !tiles.fits(device) {
-        return Ok(None);
-    }
-    let Some(weight) = tiles.merged(layer.base_dtype(), device)? else {
+    let Some(LowRank { up, down }) = thin_sum(patches, &shape) else {
         return Ok(None);
     };
+    let weight = packed.plus_product(up, down, layer.base_dtype().into(), device);
     layer.traffic().count_decode();
     let bias = base.bias.clone();
     let bias = bias.map(|bias| dense::values(bias, device, layer.traffic()));
@@ -74,6 +66,15 @@ fn tiled(
         weight: Weight::Dense(weight),
         bias: sum(bias, delta).map(|bias| dense::cast(bias, layer.bias_dtype())),
     }))
+}
+
+/// The sum of the patches' ΔW as one pair of factors; `None` where one has none, or is wider than the base.
+fn thin_sum(patches: &[Summand], shape: &LayerShape) -> Option<LowRank> {
+    let factors = patches.iter().map(|(patch, strength)| {
+        let fits = patch.d_input(shape) == shape.d_input();
+        Some((patch.low_rank().filter(|_| fits)?, *strength))
+    });
+    joined(factors.collect::<Option<Vec<_>>>()?)
 }
 
 /// The plain way: the base and ΔW as whole matrices in f32.

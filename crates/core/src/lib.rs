@@ -40,7 +40,6 @@ mod placement;
 mod report;
 mod residual;
 mod rms_norm;
-mod row_tiles;
 mod scale_shift;
 mod source_tensor;
 mod stack;

@@ -12,6 +12,7 @@ pub mod formats;
 mod host_data;
 pub mod kernels;
 mod parts;
+mod plus_product;
 mod tensor;
 
 pub use add_product::add_product;

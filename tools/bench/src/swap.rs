@@ -194,6 +194,6 @@ fn path(index: usize) -> String {
 }
 
 pub(crate) const NUM_LAYERS: usize = 500;
-const WIDTH: usize = 3072;
+pub(crate) const WIDTH: usize = 3072;
 pub(crate) const RANK: usize = 16;
 const REPETITIONS: usize = 21;

@@ -240,10 +240,11 @@ fn a_bias_keeps_its_own_dtype() {
     assert_eq!(merged(over(None), &weight_only), (None, weight));
 }
 
-/// A base in a file is merged tile by tile of rows, a dense one as a whole.
+/// A base in a file is merged tile by tile of rows, a dense one as a whole: their f32 sums differ by roundings,
+/// which may make the last bit of a dtype another one.
 #[test]
-fn merging_by_tiles_gives_the_bits_of_merging_as_a_whole() {
-    for shape in [[6, 32], [64, 32], [65, 96], [200, 160]] {
+fn merging_by_tiles_gives_the_sums_of_merging_as_a_whole() {
+    for shape in [[6, 32], [64, 32], [65, 96], [600, 160]] {
         for (format, dtype) in [
             ("f32", DType::F32),
             ("bf16", DType::BF16),
@@ -258,14 +259,23 @@ fn merging_by_tiles_gives_the_bits_of_merging_as_a_whole() {
                 let mut toy = Toy::new(vec![("fc", layer)]);
                 let sets = [("a", &sets[0], 0.7), ("b", &sets[1], 1.0)];
                 merge(&mut toy, &sets).expect("they fit");
-                let values = toy.layers[0].effective_values(&flex());
-                let (weight, bias) = values.expect("it is resident");
-                (bits(&weight), bias.map(|bias| bits(&bias)))
+                let effective = toy.layers[0].effective_values(&flex());
+                let (weight, bias) = effective.expect("it is resident");
+                (values(&weight), bias.map(|bias| bits(&bias)))
             };
             let base = packed.base_values(&flex()).expect("it is resident").0;
-            let (found, expected) = (merged(packed), merged(dense));
-            assert_ne!(found.0, bits(&base), "{format} {shape:?}");
-            assert_eq!(found, expected, "{format} {shape:?}");
+            let ((found, found_bias), (expected, expected_bias)) = (merged(packed), merged(dense));
+            assert_ne!(found, values(&base), "{format} {shape:?}");
+            assert_eq!(found_bias, expected_bias, "{format} {shape:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                // One step of the dtype, and what 19 products may lose in f32.
+                let bound = 2.0 * roundoff(dtype) * expected.abs() + 1e-6;
+                let difference = (found - expected).abs();
+                assert!(
+                    difference <= bound,
+                    "{format} {shape:?}: {found} {expected}"
+                );
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod output_tile;
 mod plan;
 mod unpack;
 mod weight_rows;
+mod written;
 
 pub(crate) use block::dot_f32;
 pub use device::is_host;
@@ -25,3 +26,4 @@ pub use output_tile::OutputTile;
 pub use plan::{Path, Plan};
 pub use unpack::{Unpack, decode_packed, widen_f16};
 pub use weight_rows::WeightRows;
+pub(crate) use written::written_by_chunks;

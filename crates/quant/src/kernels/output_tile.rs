@@ -1,4 +1,4 @@
-//! Tiles of an output `[rows, d_output]` that threads write at the same time; all unsafe code of the crate.
+//! Tiles of an output `[rows, d_output]` that threads write at the same time.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -150,7 +150,8 @@ impl OutputTile<'_> {
     /// # Panics
     /// If the sizes do not fit the tile.
     pub(crate) fn multiply(&mut self, input: InputRows<'_>, weight: &[f32]) {
-        self.gemm(input, weight, Onto::Nothing);
+        let d_input = input.d_input();
+        self.gemm(input, weight, [d_input, 1], Onto::Nothing);
     }
 
     /// Adds `input · weightᵀ`, as [`multiply`](Self::multiply) writes it.
@@ -158,10 +159,21 @@ impl OutputTile<'_> {
     /// # Panics
     /// If the sizes do not fit the tile.
     pub(crate) fn add_product(&mut self, input: InputRows<'_>, weight: &[f32]) {
-        self.gemm(input, weight, Onto::Present);
+        let d_input = input.d_input();
+        self.gemm(input, weight, [d_input, 1], Onto::Present);
     }
 
-    fn gemm(&mut self, input: InputRows<'_>, weight: &[f32], onto: Onto) {
+    /// Adds `left · right`; `right` is `[left's columns, columns]`.
+    ///
+    /// # Panics
+    /// If the sizes do not fit the tile.
+    pub(crate) fn add_product_of(&mut self, left: InputRows<'_>, right: &[f32]) {
+        let strides = [1, self.columns.len()];
+        self.gemm(left, right, strides, Onto::Present);
+    }
+
+    /// `weight` has `columns` times `d_input` values; `strides` are between its columns and along its depth.
+    fn gemm(&mut self, input: InputRows<'_>, weight: &[f32], strides: [usize; 2], onto: Onto) {
         let [num_rows, num_columns] = [self.rows.len(), self.columns.len()];
         let d_input = input.d_input();
         assert_eq!(input.num_rows(), num_rows, "input rows and tile differ");
@@ -171,10 +183,11 @@ impl OutputTile<'_> {
             "weight rows and tile differ"
         );
         let (stride, depth) = (self.stride.cast_signed(), d_input.cast_signed());
+        let [between, along] = strides.map(usize::cast_signed);
         let (input, weight) = (input.values().as_ptr(), weight.as_ptr());
         #[expect(unsafe_code, reason = "the gemm crate takes pointers")]
-        // SAFETY: `input` is `[rows, d_input]` and `weight` `[columns, d_input]`, both row-major and checked
-        // above; the tile's rows are `stride` apart and nobody else reads or writes them.
+        // SAFETY: `input` is `[rows, d_input]`, `weight` `[columns, d_input]` or its transpose, both without gaps
+        // and checked above; the tile's rows are `stride` apart and nobody else reads or writes them.
         unsafe {
             gemm(
                 num_rows,
@@ -188,8 +201,8 @@ impl OutputTile<'_> {
                 1,
                 depth,
                 weight,
-                depth,
-                1,
+                between,
+                along,
                 1.0,
                 1.0,
                 false,

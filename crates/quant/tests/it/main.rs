@@ -7,5 +7,6 @@ mod formats;
 mod linear;
 mod packing;
 mod plan;
+mod plus_product;
 mod tensor;
 mod validation;
