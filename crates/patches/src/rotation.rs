@@ -164,6 +164,33 @@ impl Blocks {
     }
 }
 
+/// Removes the blocks of butterfly factors `[num_factors, num_blocks, size, size]` under `key`, and says how many
+/// factors they are.
+///
+/// # Errors
+/// As [`Blocks::take`], or [`PatchError::Inconsistent`] for blocks that the factors cannot pair.
+pub(crate) fn butterfly_factors(
+    group: &mut TensorGroup,
+    key: &str,
+) -> Result<(Blocks, usize), PatchError> {
+    let num_factors = group.dims(key).first().copied().unwrap_or_default();
+    let blocks = Blocks::take(group, key)?;
+    let (size, num_blocks) = (blocks.size(), blocks.num_blocks() / num_factors.max(1));
+    // The last factor swaps the two halves of runs of 2^(num_factors − 1) blocks.
+    let longest = u32::try_from(num_factors)
+        .ok()
+        .and_then(|factors| 2_usize.checked_pow(factors.saturating_sub(1)));
+    let is_paired = num_factors == 1 || size % 2 == 0;
+    if is_paired && longest.is_some_and(|longest| num_blocks % longest == 0) {
+        return Ok((blocks, num_factors));
+    }
+    let why = format!(
+        "`{key}` has {num_factors} factors of {num_blocks} blocks of size {size}, expected an even size \
+         and blocks in a multiple of 2^(factors − 1)"
+    );
+    Err(group.inconsistent(why))
+}
+
 /// `blockdiag(blocks) · weight`: blocks `[num_blocks, size, size]`, weight `[num_blocks · size, fan_in]`.
 pub(crate) fn blocks_times_rows(blocks: &Tensor<3>, weight: &Tensor<2>) -> Tensor<2> {
     let [num_blocks, size, _] = blocks.dims();

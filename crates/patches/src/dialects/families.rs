@@ -65,12 +65,6 @@ const FAMILIES: &[Family] = &[
         tails: &["lora_E", "lora_E.*", "ranknum", "ranknum.*"],
     },
     Family {
-        label: "BOFT of PEFT",
-        remedy: "its butterfly blocks are laid out by the training setup, which the file does not hold; merge it \
-                 into its model with PEFT",
-        tails: &["boft_R", "boft_R.*", "boft_s", "boft_s.*"],
-    },
-    Family {
         label: "VeRA",
         remedy: "vera adapters scale two random matrices that all layers share, drawn by the program that trained \
                  them; merge it into its model with PEFT",

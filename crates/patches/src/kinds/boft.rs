@@ -15,7 +15,7 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use crate::{
     BaseAccess, BaseLayer, KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup,
     patch::tensor_bytes,
-    rotation::{Blocks, blocks_times_rows, check_rotates},
+    rotation::{blocks_times_rows, butterfly_factors, check_rotates},
     row_rotation::{ALPHA, RESCALE, check_rows, limit, rescaled_change, take_rescale},
 };
 
@@ -41,27 +41,15 @@ struct Boft {
 }
 
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
-    let num_factors = group
-        .tensors
-        .get(BLOCKS)
-        .and_then(|data| data.shape().first().copied())
-        .unwrap_or_default();
-    let blocks = Blocks::take(&mut group, BLOCKS)?;
-    let (size, num_blocks) = (blocks.size(), blocks.num_blocks() / num_factors.max(1));
-    let d_output = num_blocks * size;
-    // The last factor swaps the two halves of a run of 2^(num_factors − 1) · size rows.
-    let longest = u32::try_from(num_factors).ok().and_then(|factors| {
-        2_usize
-            .checked_pow(factors.saturating_sub(1))?
-            .checked_mul(size)
-    });
-    if size % 2 != 0 || longest.is_none_or(|longest| d_output % longest != 0) {
+    let (blocks, num_factors) = butterfly_factors(&mut group, BLOCKS)?;
+    if blocks.size() % 2 != 0 {
         let why = format!(
-            "`{BLOCKS}` has {num_factors} factors of {num_blocks} blocks of size {size}, expected an even size \
-             and blocks in a multiple of 2^(factors − 1)"
+            "`{BLOCKS}` has blocks of size {}, expected an even size",
+            blocks.size()
         );
         return Err(group.inconsistent(why));
     }
+    let d_output = blocks.num_blocks() / num_factors * blocks.size();
     let limit = limit(&mut group, d_output)?;
     let turn = blocks.skewed(1.0).limited(limit).cayley_turn();
     let turn = turn.to_tensor(&group, BLOCKS, device)?;

@@ -11,6 +11,7 @@ mod lokr;
 mod lora;
 mod norm_layer;
 mod oft;
+mod peft_boft;
 mod peft_oft;
 pub mod set_weight;
 mod sparse_bias;

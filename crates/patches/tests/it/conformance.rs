@@ -135,6 +135,14 @@ fn rotations() {
     );
     conforms(&of(&[("oft_R.weight", &[2, 3])]), &linear());
     conforms(&of(&[("oft_r", &[3, 2, 2]), ("oft_s", &[8, 1])]), &linear());
+    conforms(
+        &of(&[("boft_R", &[1, 3, 2, 2]), ("boft_s", &[8, 1])]),
+        &linear(),
+    );
+    conforms(
+        &of(&[("boft_R", &[1, 9, 6, 6]), ("boft_s", &[1, 8])]),
+        &conv(),
+    );
 }
 
 #[test]

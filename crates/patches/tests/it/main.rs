@@ -26,6 +26,7 @@ mod mutations;
 mod oft;
 mod parameters;
 mod peft;
+mod peft_boft;
 mod peft_notes;
 mod peft_oft;
 mod refusals;

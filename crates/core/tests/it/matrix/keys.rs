@@ -249,6 +249,19 @@ pub(crate) fn rescale(shape: &LayerShape) -> Keys {
     vec![("rescale", around(1.0, 0.4, &[shape.d_output(), 1], 92))]
 }
 
+/// PEFT's butterfly factors: two, where blocks can be paired.
+pub(crate) fn peft_boft(shape: &LayerShape) -> Keys {
+    let num_blocks = (shape.fan_in() / 4).max(1);
+    let num_factors = if num_blocks.is_multiple_of(2) { 2 } else { 1 };
+    vec![
+        (
+            "boft_R",
+            around(0.0, 0.4, &[num_factors, num_blocks, 4, 4], 96),
+        ),
+        ("boft_s", around(1.0, 0.4, &[shape.d_output(), 1], 97)),
+    ]
+}
+
 /// PEFT's rotations up to 0.14.
 pub(crate) fn old_peft_oft(shape: &LayerShape) -> Keys {
     let num_blocks = (shape.fan_in() / 4).max(1);

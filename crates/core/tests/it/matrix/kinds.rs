@@ -152,6 +152,7 @@ pub(crate) const KINDS: &[KindCase] = &[
     keys("boft, rescale", rotates, |shape| {
         [keys::oft_blocks(shape, Some(2)), keys::rescale(shape)].concat()
     }),
+    keys("boft, peft", rotates, keys::peft_boft),
     keys("oft, peft, old", rotates, keys::old_peft_oft),
     keys("oft, peft, new", rotates, |shape| {
         keys::new_peft_oft(shape.fan_in() / 4)
