@@ -1,10 +1,10 @@
 //! One layer of an unmodified Burn module, as adapters are mounted on it.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use overglaze_patches::LayerShape;
 
 use crate::{
-    Error, LayerLimits, LayerState, PatchReparam, PatchedLayer,
+    Error, LayerLimits, LayerState, LayerWeights, PatchReparam, PatchedLayer, Weight, WeightRef,
     bridge::{Role, flat},
     module_layers::{FoundLayer, StoredParam},
 };
@@ -80,33 +80,21 @@ impl PatchedLayer for BridgeLayer {
         self.found.bias.is_some()
     }
 
-    fn is_resident(&self) -> bool {
-        true
+    fn device(&self) -> Device {
+        self.found.weight.matrix().device()
+    }
+
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        let bias = self.found.bias.as_ref();
+        Ok(WeightRef::Owned(LayerWeights {
+            weight: Weight::Dense(self.found.weight.matrix()),
+            bias: bias.map(|bias| flat(bias.matrix())),
+        }))
     }
 
     fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
         let bias = self.found.bias.as_ref();
         let bias = bias.map(|bias| flat(bias.values(device)));
         Ok((self.found.weight.values(device), bias))
-    }
-
-    fn device(&self) -> Device {
-        self.found.weight.matrix().device()
-    }
-
-    fn base_dtype(&self) -> DType {
-        self.found.weight.matrix().dtype()
-    }
-
-    fn bias_dtype(&self) -> DType {
-        let bias = self.found.bias.as_ref();
-        bias.map_or_else(|| self.base_dtype(), |bias| bias.matrix().dtype())
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        for param in [&self.found.weight].into_iter().chain(&self.found.bias) {
-            visit(param.matrix().to_data().as_bytes());
-        }
-        Ok(())
     }
 }

@@ -20,6 +20,7 @@ use overglaze_patches::{ConvGeometry, ConvInput, LayerShape, Patch};
 
 use crate::{
     ConvLayout, Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Path, Weight,
+    WeightRef,
     conv_ranks::{array, feature_of, one, options, per_channel, ranked, tensor_of},
     dense,
     error::value_or_panic,
@@ -219,12 +220,8 @@ impl<const D: usize> PatchedConv<D> {
 
     /// The Burn parameters of a layer that nothing is laid over.
     fn into_params(self) -> Result<(Param<Tensor<D>>, Option<Param<Tensor<1>>>), Error> {
-        self.state.check_bare()?;
-        match (self.weight, self.frozen) {
-            (Some(weight), _) => Ok((weight, self.bias)),
-            (None, Some(_)) => Err(Error::NotABurnLayer),
-            (None, None) => Err(Error::NoWeight),
-        }
+        self.base().check_burn()?;
+        Ok((self.weight.ok_or(Error::NoWeight)?, self.bias))
     }
 }
 
@@ -283,36 +280,16 @@ impl<const D: usize> PatchedLayer for PatchedConv<D> {
         self.base().has_bias()
     }
 
-    fn is_resident(&self) -> bool {
-        self.base().is_resident()
-    }
-
-    fn weights_in_place(&self) -> Option<&LayerWeights> {
-        self.frozen.as_ref()?.weight.in_place()
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        self.base().values(device)
-    }
-
     fn device(&self) -> Device {
         self.base().device()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.base().dtype()
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        self.base().acquire_base()
     }
 
-    fn bias_dtype(&self) -> DType {
-        self.base().bias_dtype()
-    }
-
-    fn base_formats(&self) -> [&'static str; 2] {
-        self.base().formats()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.base().visit_bytes(visit)
+    fn frozen(&self) -> Option<&FrozenWeight> {
+        self.base().frozen()
     }
 }
 

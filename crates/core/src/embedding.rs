@@ -16,7 +16,7 @@ use overglaze_quant::QuantizedTensor;
 
 use crate::{
     Error, FrozenWeight, LayerLimits, LayerState, LayerWeights, PatchedLayer, Path, Traffic,
-    Weight, dense, error::value_or_panic, frozen::FrozenBase, layer_base::LayerBase,
+    Weight, WeightRef, dense, error::value_or_panic, frozen::FrozenBase, layer_base::LayerBase,
     residual::Residual, sums::add_widened,
 };
 
@@ -134,12 +134,8 @@ impl PatchedEmbedding {
     /// # Errors
     /// As [`PatchedLinear::into_inner`](crate::PatchedLinear::into_inner).
     pub fn into_inner(self) -> Result<Embedding, Error> {
-        self.state.check_bare()?;
-        let weight = match (self.weight, self.frozen) {
-            (Some(weight), _) => weight,
-            (None, Some(_)) => return Err(Error::NotABurnLayer),
-            (None, None) => return Err(Error::NoWeight),
-        };
+        self.base().check_burn()?;
+        let weight = self.weight.ok_or(Error::NoWeight)?;
         let [num_embeddings, d_model] = weight.lazy_shape().dims();
         let config = EmbeddingConfig::new(num_embeddings, d_model);
         let mut embedding = config.init(&weight.lazy_device());
@@ -200,32 +196,16 @@ impl PatchedLayer for PatchedEmbedding {
         false
     }
 
-    fn is_resident(&self) -> bool {
-        self.base().is_resident()
-    }
-
-    fn weights_in_place(&self) -> Option<&LayerWeights> {
-        self.frozen.as_ref()?.weight.in_place()
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        self.base().values(device)
-    }
-
     fn device(&self) -> Device {
         self.base().device()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.base().dtype()
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        self.base().acquire_base()
     }
 
-    fn base_formats(&self) -> [&'static str; 2] {
-        self.base().formats()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.base().visit_bytes(visit)
+    fn frozen(&self) -> Option<&FrozenWeight> {
+        self.base().frozen()
     }
 }
 

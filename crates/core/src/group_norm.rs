@@ -15,7 +15,8 @@ use burn::{
 use overglaze_patches::LayerShape;
 
 use crate::{
-    Error, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic, scale_shift::ScaleShift,
+    Error, LayerState, PatchedLayer, Traffic, WeightRef, dense, error::value_or_panic,
+    scale_shift::ScaleShift,
 };
 
 /// A drop-in for [`burn::nn::GroupNorm`] that takes patches on its scale and shift. Both may be absent.
@@ -189,24 +190,16 @@ impl PatchedLayer for PatchedGroupNorm {
         self.beta.is_some()
     }
 
-    fn is_resident(&self) -> bool {
-        true
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        Ok(self.params().values(device))
-    }
-
     fn device(&self) -> Device {
         self.home.clone().unwrap_or_default()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.params().dtype()
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        Ok(WeightRef::Owned(self.params().weights(&self.device())))
     }
 
-    fn bias_dtype(&self) -> DType {
-        self.params().bias_dtype()
+    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
+        Ok(self.params().values(device))
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {

@@ -6,8 +6,8 @@ use burn::tensor::{DType, Device, Tensor};
 use overglaze_patches::{BaseAccess, LayerShape, Patch, PatchError};
 
 use crate::{
-    Error, LayerWeights, PatchStack, Traffic, cache_room::CacheRoom, change::LayerChange,
-    error::value_or_panic,
+    Error, FrozenWeight, LayerWeights, PatchStack, Traffic, WeightRef, cache_room::CacheRoom,
+    change::LayerChange, error::value_or_panic,
 };
 
 /// The patches, switches and counters every wrapper carries beside its parameters.
@@ -111,21 +111,40 @@ pub trait PatchedLayer {
         self.layer_shape().matrix()
     }
 
-    /// Whether the base has a bias.
+    /// Whether the base has a bias; nothing is loaded to tell it.
     fn has_bias(&self) -> bool;
 
+    /// Device of the base's values when dense; the layer's home device otherwise.
+    fn device(&self) -> Device;
+
+    /// The base's parameters, in place until the answer is dropped: never the merged ones.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] when they cannot be loaded, [`Error::NotStarted`], [`Error::NoWeight`].
+    fn acquire_base(&self) -> Result<WeightRef, Error>;
+
+    /// Where the base's parameters are, when they are frozen; `None` for parameters of Burn's.
+    fn frozen(&self) -> Option<&FrozenWeight> {
+        None
+    }
+
     /// Whether the base is in place for good, so that a merged weight may be laid over it.
-    fn is_resident(&self) -> bool;
+    fn is_resident(&self) -> bool {
+        self.frozen()
+            .is_none_or(|frozen| frozen.in_place().is_some())
+    }
 
     /// The base's dense values in f32 on `device`: weight `[d_output, fan_in]` and bias `[d_output]`.
     ///
     /// # Errors
-    /// [`Error::Stream`] when they cannot be loaded.
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error>;
+    /// As [`acquire_base`](Self::acquire_base).
+    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
+        Ok(self.acquire_base()?.values(device, self.traffic()))
+    }
 
     /// The parameters of a frozen base that is in place for good, as they are stored there; `None` for any other.
     fn weights_in_place(&self) -> Option<&LayerWeights> {
-        None
+        self.frozen()?.in_place()
     }
 
     /// The values a forward pass multiplies with: the merged ones while a merge is in place, else the base's;
@@ -140,19 +159,23 @@ pub trait PatchedLayer {
         Ok(merged.values(device, self.traffic()))
     }
 
-    /// Device of the base's values when dense; the layer's home device otherwise.
-    fn device(&self) -> Device;
-
     /// The dtype a merged weight is kept in: the base's own where the layer's device computes in it, else f32.
-    fn base_dtype(&self) -> DType;
+    fn base_dtype(&self) -> DType {
+        let base = resident_base(self);
+        base.map_or(DType::F32, |base| base.weight.dense_dtype(&self.device()))
+    }
 
     /// The dtype a merged bias is kept in: the base's own, and the weight's where there is none.
     fn bias_dtype(&self) -> DType {
-        self.base_dtype()
+        let own = resident_base(self).and_then(|base| Some(base.bias.as_ref()?.dtype()));
+        own.unwrap_or_else(|| self.base_dtype())
     }
 
     /// Names of the formats the base's weight and bias are stored in; an empty one for no bias.
     fn base_formats(&self) -> [&'static str; 2] {
+        if let Some(frozen) = self.frozen() {
+            return frozen.formats();
+        }
         let bias = self.has_bias().then(|| self.bias_dtype().name());
         [self.base_dtype().name(), bias.unwrap_or_default()]
     }
@@ -161,8 +184,11 @@ pub trait PatchedLayer {
     /// when the layer computes with another form of them.
     ///
     /// # Errors
-    /// [`Error::Stream`] when they cannot be loaded.
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error>;
+    /// As [`acquire_base`](Self::acquire_base).
+    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        self.acquire_base()?.visit_bytes(visit);
+        Ok(())
+    }
 
     /// What the layer cannot do for a patch; every wrapper can do everything.
     fn limits(&self) -> LayerLimits {
@@ -249,4 +275,9 @@ pub trait PatchedLayer {
     fn traffic(&self) -> &Arc<Traffic> {
         &self.state().traffic
     }
+}
+
+/// The base, where it can be had without loading it.
+fn resident_base(layer: &(impl PatchedLayer + ?Sized)) -> Option<WeightRef> {
+    layer.is_resident().then(|| layer.acquire_base().ok())?
 }

@@ -12,7 +12,7 @@ use burn::{
 use overglaze_patches::{LayerShape, Patch};
 
 use crate::{
-    Error, LayerState, LayerWeights, Path, Traffic, Weight, WeightRef, dense,
+    Error, FrozenWeight, LayerState, LayerWeights, Path, Traffic, Weight, WeightRef, dense,
     frozen::FrozenBase,
     residual::{BaseNeeds, BaseValues, Residual, ResidualPlace},
 };
@@ -63,7 +63,7 @@ impl Acquired {
     }
 }
 
-impl<const D: usize> LayerBase<'_, D> {
+impl<'a, const D: usize> LayerBase<'a, D> {
     /// The Burn weight, when nothing has to be done but Burn's own operation on an input of `dtype` on `device`.
     pub(crate) fn native_weight(&self, device: &Device, dtype: DType) -> Option<Tensor<D>> {
         let is_bare = self.state.patches.is_idle() && self.state.merged.is_none();
@@ -119,7 +119,7 @@ impl<const D: usize> LayerBase<'_, D> {
                 bias: self.bias.map(Param::val),
             }));
         }
-        self.frozen.ok_or(Error::NoWeight)?.weight.acquire()
+        self.frozen().ok_or(Error::NoWeight)?.acquire()
     }
 
     /// The summed residual of the patches on `device`, `None` when no patch has an effect.
@@ -147,60 +147,28 @@ impl<const D: usize> LayerBase<'_, D> {
         Ok(Some(residual))
     }
 
-    /// The base's values in f32 on `device`.
-    pub(crate) fn values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        Ok(self.acquire_base()?.values(device, &self.state.traffic))
+    /// That the layer is Burn's own, and nothing is laid over it.
+    pub(crate) fn check_burn(&self) -> Result<(), Error> {
+        self.state.check_bare()?;
+        match self.frozen() {
+            Some(_) => Err(Error::NotABurnLayer),
+            None => Ok(()),
+        }
+    }
+
+    /// The frozen base; a Burn weight goes before it.
+    pub(crate) fn frozen(&self) -> Option<&'a FrozenWeight> {
+        let frozen = self.frozen.filter(|_| self.weight.is_none())?;
+        Some(&frozen.weight)
     }
 
     pub(crate) fn has_bias(&self) -> bool {
         self.bias.is_some() || self.frozen.is_some_and(|frozen| frozen.has_bias)
     }
 
-    pub(crate) fn is_resident(&self) -> bool {
-        let frozen = self.frozen;
-        frozen.is_none_or(|frozen| frozen.weight.in_place().is_some())
-    }
-
     pub(crate) fn device(&self) -> Device {
         self.weight
             .map_or_else(|| self.home.clone(), Param::lazy_device)
-    }
-
-    /// The dtype a merged weight is kept in.
-    pub(crate) fn dtype(&self) -> DType {
-        if let Some(weight) = self.weight {
-            return weight.val().dtype();
-        }
-        let base = self.in_place();
-        base.map_or(DType::F32, |base| base.weight.dense_dtype(self.home))
-    }
-
-    /// The dtype a merged bias is kept in.
-    pub(crate) fn bias_dtype(&self) -> DType {
-        let own = self.bias.map(|bias| bias.val().dtype());
-        let frozen = || Some(self.in_place()?.bias.as_ref()?.dtype());
-        own.or_else(frozen).unwrap_or_else(|| self.dtype())
-    }
-
-    /// Names of the formats of weight and bias, an empty one for no bias.
-    pub(crate) fn formats(&self) -> [&'static str; 2] {
-        match self.frozen.filter(|_| self.weight.is_none()) {
-            Some(frozen) => frozen.weight.formats(),
-            None => {
-                let bias = self.bias.map(|bias| bias.val().dtype().name());
-                [self.dtype().name(), bias.unwrap_or_default()]
-            }
-        }
-    }
-
-    pub(crate) fn visit_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.acquire_base()?.visit_bytes(visit);
-        Ok(())
-    }
-
-    /// The parameters of a frozen base that is in place for good.
-    fn in_place(&self) -> Option<&LayerWeights> {
-        self.frozen?.weight.in_place()
     }
 
     /// What patches are residuals against, in f32 on `device`: never the merged weight.

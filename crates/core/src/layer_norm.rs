@@ -11,7 +11,7 @@ use burn::{
 use overglaze_patches::LayerShape;
 
 use crate::{
-    Error, LayerState, PatchedLayer, Traffic, dense,
+    Error, LayerState, PatchedLayer, Traffic, WeightRef, dense,
     error::value_or_panic,
     scale_shift::{ScaleShift, check_width},
 };
@@ -60,10 +60,7 @@ impl PatchedLayerNorm {
         Self {
             gamma: Some(Param::from_tensor(gamma)),
             beta: beta.map(Param::from_tensor),
-            d_model,
-            epsilon,
-            state: LayerState::default(),
-            home,
+            ..Self::without_affine(d_model, epsilon, &home, Arc::default())
         }
     }
 
@@ -72,14 +69,10 @@ impl PatchedLayerNorm {
     #[must_use]
     pub fn from_burn(norm: LayerNorm, epsilon: f64) -> Self {
         let (d_model, home) = (norm.gamma.lazy_shape()[0], norm.gamma.lazy_device());
-        let state = LayerState::default();
         Self {
             gamma: Some(norm.gamma),
             beta: norm.beta,
-            d_model,
-            epsilon,
-            state,
-            home,
+            ..Self::without_affine(d_model, epsilon, &home, Arc::default())
         }
     }
 
@@ -154,24 +147,16 @@ impl PatchedLayer for PatchedLayerNorm {
         self.beta.is_some()
     }
 
-    fn is_resident(&self) -> bool {
-        true
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        Ok(self.params().values(device))
-    }
-
     fn device(&self) -> Device {
         self.home.clone()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.params().dtype()
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        Ok(WeightRef::Owned(self.params().weights(&self.home)))
     }
 
-    fn bias_dtype(&self) -> DType {
-        self.params().bias_dtype()
+    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
+        Ok(self.params().values(device))
     }
 
     fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use burn::{
 use overglaze_patches::{LayerShape, Patch};
 
 use crate::{
-    Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, dense,
+    Error, FrozenWeight, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, WeightRef, dense,
     error::value_or_panic,
     frozen::FrozenBase,
     layer_base::{Acquired, LayerBase},
@@ -181,12 +181,9 @@ impl PatchedLinear {
     /// [`Error::StillMounted`] while patches are on the layer, [`Error::StillMerged`] while something is
     /// merged, [`Error::NotABurnLayer`] when the base is packed or streamed, [`Error::NoWeight`].
     pub fn into_inner(self) -> Result<Linear, Error> {
-        self.state.check_bare()?;
-        match (self.weight, self.frozen) {
-            (Some(weight), _) => Ok(dense::linear_of(weight, self.bias)),
-            (None, Some(_)) => Err(Error::NotABurnLayer),
-            (None, None) => Err(Error::NoWeight),
-        }
+        self.base().check_burn()?;
+        let weight = self.weight.ok_or(Error::NoWeight)?;
+        Ok(dense::linear_of(weight, self.bias))
     }
 
     fn forward_rows(&self, input: Tensor<2>) -> Result<Tensor<2>, Error> {
@@ -264,36 +261,16 @@ impl PatchedLayer for PatchedLinear {
         self.base().has_bias()
     }
 
-    fn is_resident(&self) -> bool {
-        self.base().is_resident()
-    }
-
-    fn weights_in_place(&self) -> Option<&LayerWeights> {
-        self.frozen.as_ref()?.weight.in_place()
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        self.base().values(device)
-    }
-
     fn device(&self) -> Device {
         self.base().device()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.base().dtype()
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        self.base().acquire_base()
     }
 
-    fn bias_dtype(&self) -> DType {
-        self.base().bias_dtype()
-    }
-
-    fn base_formats(&self) -> [&'static str; 2] {
-        self.base().formats()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.base().visit_bytes(visit)
+    fn frozen(&self) -> Option<&FrozenWeight> {
+        self.base().frozen()
     }
 }
 

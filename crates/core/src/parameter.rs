@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Device, Tensor},
+    tensor::{Device, Tensor},
 };
 use overglaze_patches::{LayerShape, Operator, PatchError};
 
 use crate::{
-    Error, LayerLimits, LayerState, PatchedLayer, Traffic, dense, error::value_or_panic,
-    residual::BaseValues,
+    Error, LayerLimits, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, WeightRef, dense,
+    error::value_or_panic, residual::BaseValues,
 };
 
 /// A parameter of `D` axes that takes patches.
@@ -120,25 +120,14 @@ impl<const D: usize> PatchedLayer for PatchedParameter<D> {
         false
     }
 
-    fn is_resident(&self) -> bool {
-        true
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        let base = dense::flattened(self.base.val());
-        Ok((dense::values(base, device, &self.state.traffic), None))
-    }
-
     fn device(&self) -> Device {
         self.base.lazy_device()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.base.val().dtype()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        visit(self.base.val().to_data().as_bytes());
-        Ok(())
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        Ok(WeightRef::Owned(LayerWeights {
+            weight: Weight::Dense(dense::flattened(self.base.val())),
+            bias: None,
+        }))
     }
 }

@@ -13,7 +13,7 @@ use burn::{
 use overglaze_patches::LayerShape;
 
 use crate::{
-    Error, LayerState, PatchedLayer, Traffic, dense,
+    Error, LayerState, PatchedLayer, Traffic, WeightRef, dense,
     error::value_or_panic,
     scale_shift::{ScaleShift, check_width},
 };
@@ -151,28 +151,11 @@ impl PatchedLayer for PatchedRmsNorm {
         false
     }
 
-    fn is_resident(&self) -> bool {
-        true
-    }
-
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        Ok(self.params().values(device))
-    }
-
     fn device(&self) -> Device {
         self.gamma.lazy_device()
     }
 
-    fn base_dtype(&self) -> DType {
-        self.params().dtype()
-    }
-
-    fn bias_dtype(&self) -> DType {
-        self.params().bias_dtype()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.params().visit_bytes(visit);
-        Ok(())
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        Ok(WeightRef::Owned(self.params().weights(&self.device())))
     }
 }

@@ -9,7 +9,7 @@ use burn::{
 };
 use overglaze_patches::LayerShape;
 
-use crate::{Error, LayerState, dense, residual::BaseValues};
+use crate::{Error, LayerState, LayerWeights, Weight, residual::BaseValues};
 
 /// A view of a norm's parameters.
 pub(crate) struct ScaleShift<'a> {
@@ -66,26 +66,21 @@ impl ScaleShift<'_> {
         })
     }
 
-    /// The base's scale `[width, 1]` and shift `[width]` in f32 on `device`.
-    pub(crate) fn values(&self, device: &Device) -> (Tensor<2>, Option<Tensor<1>>) {
-        let traffic = &self.state.traffic;
-        let values = |param: &Param<Tensor<1>>| dense::values(param.val(), device, traffic);
+    /// The base's scale `[width, 1]`, ones on `device` where there is none, and shift `[width]`.
+    pub(crate) fn weights(&self, device: &Device) -> LayerWeights {
         let scale = match self.gamma {
-            Some(gamma) => values(gamma).unsqueeze_dim(1),
+            Some(gamma) => gamma.val().unsqueeze_dim(1),
             None => Tensor::ones(self.shape().matrix(), (device, DType::F32)),
         };
-        (scale, self.beta.map(values))
+        LayerWeights {
+            weight: Weight::Dense(scale),
+            bias: self.beta.map(Param::val),
+        }
     }
 
-    /// The dtype of the scale; f32 where there is none.
-    pub(crate) fn dtype(&self) -> DType {
-        self.gamma.map_or(DType::F32, |gamma| gamma.val().dtype())
-    }
-
-    /// The dtype of the shift, and the scale's where there is none.
-    pub(crate) fn bias_dtype(&self) -> DType {
-        self.beta
-            .map_or_else(|| self.dtype(), |beta| beta.val().dtype())
+    /// The same in f32 on `device`.
+    pub(crate) fn values(&self, device: &Device) -> (Tensor<2>, Option<Tensor<1>>) {
+        self.weights(device).values(device, &self.state.traffic)
     }
 
     pub(crate) fn visit_bytes(&self, visit: &mut dyn FnMut(&[u8])) {

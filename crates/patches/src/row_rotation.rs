@@ -3,7 +3,7 @@
 
 use burn::tensor::{Device, Tensor};
 
-use crate::{LayerShape, PatchError, TensorGroup, patch::wide};
+use crate::{LayerShape, PatchError, TensorGroup, patch::wide, rotation::check_rotates};
 
 /// Largest norm of Q that `alpha` allows; without one, or with 0, any.
 pub(crate) fn limit(group: &mut TensorGroup, d_output: usize) -> Result<f64, PatchError> {
@@ -29,8 +29,9 @@ pub(crate) fn take_rescale(
     Ok(Some(wide(&rescale)))
 }
 
-/// Refuses a layer that has other rows than the blocks.
+/// Refuses layers whose weight a rotation has no meaning on, and those that have other rows than the blocks.
 pub(crate) fn check_rows(kind: &str, layer: &LayerShape, rows: usize) -> Result<(), PatchError> {
+    check_rotates(kind, layer)?;
     if rows == layer.d_output() {
         return Ok(());
     }
@@ -41,12 +42,15 @@ pub(crate) fn check_rows(kind: &str, layer: &LayerShape, rows: usize) -> Result<
     })
 }
 
-/// `rescale · (weight + turned) − weight`.
+/// `rescale · (weight + turned) − weight`, with factors on rows `[d_output]` where there are any.
 pub(crate) fn rescaled_change(
-    rescale: &Tensor<1>,
+    rescale: Option<&Tensor<1>>,
     weight: &Tensor<2>,
     turned: Tensor<2>,
 ) -> Tensor<2> {
+    let Some(rescale) = rescale else {
+        return turned;
+    };
     let rescale = rescale.clone().unsqueeze_dim::<2>(1);
     turned * rescale.clone() + weight.clone() * rescale.sub_scalar(1.0)
 }

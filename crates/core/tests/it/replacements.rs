@@ -1,9 +1,9 @@
 //! Patches that replace a parameter, and patches that read what a base cannot show.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use overglaze_core::{
     Error, KeyOutcome, LayerLimits, LayerState, LayerTree, MountReport, Mounting, NameTable,
-    PatchedLayer, PatchedLinear, Placement, mount, mounted, swap, unmount,
+    PatchedLayer, PatchedLinear, Placement, WeightRef, mount, mounted, swap, unmount,
 };
 use overglaze_patches::{LayerShape, PatchSet, Replaced};
 
@@ -115,10 +115,6 @@ impl PatchedLayer for ClosedLinear {
         self.0.has_bias()
     }
 
-    fn is_resident(&self) -> bool {
-        self.0.is_resident()
-    }
-
     fn limits(&self) -> LayerLimits {
         LayerLimits {
             shows_values: false,
@@ -126,20 +122,12 @@ impl PatchedLayer for ClosedLinear {
         }
     }
 
-    fn base_values(&self, device: &Device) -> Result<(Tensor<2>, Option<Tensor<1>>), Error> {
-        self.0.base_values(device)
-    }
-
     fn device(&self) -> Device {
         self.0.device()
     }
 
-    fn base_dtype(&self) -> burn::tensor::DType {
-        self.0.base_dtype()
-    }
-
-    fn visit_base_bytes(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        self.0.visit_base_bytes(visit)
+    fn acquire_base(&self) -> Result<WeightRef, Error> {
+        self.0.acquire_base()
     }
 }
 

@@ -15,7 +15,7 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use crate::{
     BaseAccess, BaseLayer, KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup,
     patch::tensor_bytes,
-    rotation::{blocks_times_rows, butterfly_factors, check_rotates},
+    rotation::{blocks_times_rows, butterfly_factors},
     row_rotation::{ALPHA, RESCALE, check_rows, limit, rescaled_change, take_rescale},
 };
 
@@ -70,7 +70,6 @@ impl Patch for Boft {
     }
 
     fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
-        check_rotates(KIND, layer)?;
         let rows = self.turns.first().map_or(0, |turn| {
             let [num_blocks, size, _] = turn.dims();
             num_blocks * size
@@ -102,11 +101,8 @@ impl Patch for Boft {
                 Some(change) => change + step,
             });
         }
-        let rescaled = |change| match &self.rescale {
-            None => change,
-            Some(rescale) => rescaled_change(rescale, weight, change),
-        };
-        Ok(change.map(rescaled))
+        let rescale = self.rescale.as_ref();
+        Ok(change.map(|change| rescaled_change(rescale, weight, change)))
     }
 
     /// Rotations stay f32: in 16 bits they would change the length of what they rotate.

@@ -20,7 +20,7 @@ use nalgebra::DMatrix;
 use crate::{
     BaseAccess, BaseLayer, KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup,
     patch::tensor_bytes,
-    rotation::{Blocks, blocks_times_rows, check_rotates},
+    rotation::{Blocks, blocks_times_rows},
     row_rotation::{ALPHA, RESCALE, check_rows, limit, rescaled_change, take_rescale},
 };
 
@@ -100,7 +100,6 @@ impl Patch for Oft {
     }
 
     fn check(&self, layer: &LayerShape) -> Result<(), PatchError> {
-        check_rotates(KIND, layer)?;
         let [num_blocks, size, _] = self.turn.dims();
         check_rows(KIND, layer, num_blocks * size)
     }
@@ -118,10 +117,8 @@ impl Patch for Oft {
             .weight
             .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
         let turned = blocks_times_rows(&self.turn, weight).mul_scalar(self.strength);
-        Ok(Some(match &self.rescale {
-            None => turned,
-            Some(rescale) => rescaled_change(rescale, weight, turned),
-        }))
+        let rescale = self.rescale.as_ref();
+        Ok(Some(rescaled_change(rescale, weight, turned)))
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {

@@ -166,7 +166,7 @@ impl PeftBoft {
             let rotated = weight.clone() + change.clone();
             change = change + butterfly(turn, &rotated, index);
         }
-        rescaled_change(&self.scale, weight, change)
+        rescaled_change(Some(&self.scale), weight, change)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     PatchKind, TensorGroup,
     patch::{tensor_bytes, wide},
     rotation::{Blocks, check_rotates, columns_times_blocks},
+    row_rotation::rescaled_change,
 };
 
 inventory::submit! {
@@ -143,13 +144,7 @@ impl Patch for PeftOft {
             .weight
             .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
         let turned = columns_times_blocks(weight, &self.turn);
-        Ok(Some(match &self.scale {
-            None => turned,
-            Some(scale) => {
-                let scale = scale.clone().unsqueeze_dim::<2>(1);
-                turned * scale.clone() + weight.clone() * scale.sub_scalar(1.0)
-            }
-        }))
+        Ok(Some(rescaled_change(self.scale.as_ref(), weight, turned)))
     }
 
     fn slice_rows(&self, rows: Range<usize>) -> Option<Arc<dyn Patch>> {
