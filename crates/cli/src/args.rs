@@ -141,7 +141,7 @@ pub struct SampleArgs {
 /// How LoRAs are laid over a model, for `sweep` and `sample` alike.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LayingArgs {
-    /// A factor on the strength of every LoRA on the layers whose name, in any spelling of the model's, matches
+    /// A factor on the strength of every LoRA on the layers whose name in the model, with dots or underscores, matches
     /// PATTERN, in which * stands for any characters; may be repeated, and the last that matches counts.
     #[arg(
         long = "block-strength",
@@ -267,7 +267,7 @@ pub struct MergeArgs {
     /// What follows the last colon is a strength when it is a number and the path without it is there.
     #[arg(long = "lora", required = true, value_name = "FILE[:STRENGTH]")]
     pub loras: Vec<LoraArg>,
-    /// A factor on the strength of every LoRA on the layers whose name, in any spelling of the model's, matches
+    /// A factor on the strength of every LoRA on the layers whose name in the model, with dots or underscores, matches
     /// PATTERN, in which * stands for any characters; may be repeated, and the last that matches counts.
     #[arg(
         long = "block-strength",

@@ -131,8 +131,16 @@ pub enum CliError {
         /// Side of the largest square.
         largest: usize,
     },
+    /// A file that is no adapter this program reads.
+    #[error("`{}` is {why}", path.display())]
+    NotAnAdapter {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, and what to do.
+        why: &'static str,
+    },
     /// A folder of adapters where one adapter is expected.
-    #[error("`{}` holds {count} LoRAs; use `overglaze sweep --loras`, or name one", path.display())]
+    #[error("`{}` is a folder of LoRAs ({count}); use `overglaze sweep --loras`, or name one", path.display())]
     FolderOfLoras {
         /// The folder.
         path: PathBuf,

@@ -16,7 +16,10 @@ use serde::Deserialize;
 use crate::{CliError, document, loras};
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a value is neither a shape nor a layer's tensors, {\"weight\": [3072, 64]}"
+)]
 enum Entry {
     Shape(Vec<usize>),
     Layer(BTreeMap<String, Vec<usize>>),

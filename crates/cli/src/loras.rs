@@ -8,9 +8,10 @@ use std::{
 
 use overglaze_core::adapter_file;
 use overglaze_models::did_you_mean;
+use overglaze_patches::files;
 use serde::Serialize;
 
-use crate::{CliError, output_file};
+use crate::{CliError, key_list, output_file, shown};
 
 /// What a folder (or a single file) offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,13 +31,25 @@ pub struct Skipped {
     pub reason: String,
 }
 
+impl Skipped {
+    /// As a line of a report.
+    pub(crate) fn line(&self) -> String {
+        let (name, reason) = (shown::name(&self.name), shown::message(&self.reason));
+        format!("skipped: {name}: {reason}")
+    }
+}
+
 /// Lists the adapters at `path`: a folder of them, a single file, or a single PEFT folder.
 ///
 /// # Errors
-/// [`CliError::MissingPath`], [`CliError::Read`], or [`CliError::NoAdapters`] for a folder without any.
+/// [`CliError::MissingPath`], [`CliError::Read`], [`CliError::NotAnAdapter`] for a file of another kind, or
+/// [`CliError::NoAdapters`] for a folder without any.
 pub fn list(path: &Path) -> Result<Listing, CliError> {
     if !path.exists() {
         return Err(missing(path));
+    }
+    if path.is_file() {
+        check_file(path)?;
     }
     if path.is_file() || adapter_file::is_peft_folder(path) {
         return Ok(Listing {
@@ -67,16 +80,24 @@ pub fn list(path: &Path) -> Result<Listing, CliError> {
     Ok(listing)
 }
 
-/// Refuses a path where no single adapter lies: nothing at all, or a folder of adapters.
+/// Refuses a path where no single adapter lies: nothing at all, a file of another kind, or a folder of adapters.
 ///
 /// # Errors
-/// [`CliError::MissingPath`], [`CliError::FolderOfLoras`], or as [`list`].
+/// [`CliError::MissingPath`], [`CliError::KeyList`], [`CliError::NotAnAdapter`], [`CliError::FolderOfLoras`], or as [`list`].
 pub fn check_one(path: &Path) -> Result<(), CliError> {
     if !path.exists() {
         return Err(missing(path));
     }
-    if !path.is_dir() || adapter_file::is_peft_folder(path) {
+    if adapter_file::is_peft_folder(path) {
         return Ok(());
+    }
+    if key_list::is_list(path) {
+        return Err(CliError::KeyList {
+            path: path.to_owned(),
+        });
+    }
+    if !path.is_dir() {
+        return check_file(path);
     }
     Err(CliError::FolderOfLoras {
         path: path.to_owned(),
@@ -144,23 +165,51 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
 /// Why an entry is no adapter.
 fn refusal(path: &Path) -> Option<&'static str> {
     if path.is_dir() {
-        return (!adapter_file::is_peft_folder(path))
-            .then_some("a folder without adapter_config.json and adapter_model.safetensors");
+        return folder_refusal(path);
     }
-    let extension = path
-        .extension()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase();
-    match extension.as_str() {
+    match extension(path).as_str() {
         "safetensors" if name(path).starts_with('.') => Some("a hidden file"),
         "safetensors" => None,
-        "pt" | "pth" | "ckpt" | "bin" => {
-            Some("a pickle, which is not read: convert it to safetensors")
-        }
-        "gguf" => Some("GGUF adapters are not read: convert it to safetensors"),
-        _ => Some("not a .safetensors file"),
+        other => format_refusal(other).or(Some("not a .safetensors file")),
     }
+}
+
+/// Refuses a file by its name, where that tells a format which is not read.
+fn check_file(path: &Path) -> Result<(), CliError> {
+    match format_refusal(&extension(path)) {
+        None => Ok(()),
+        Some(why) => Err(CliError::NotAnAdapter {
+            path: path.to_owned(),
+            why,
+        }),
+    }
+}
+
+fn format_refusal(extension: &str) -> Option<&'static str> {
+    match extension {
+        "pt" | "pth" | "ckpt" | "bin" => Some(PICKLE),
+        "gguf" => Some("GGUF adapters are not read: convert it to safetensors"),
+        _ => None,
+    }
+}
+
+/// What a folder lacks to be an adapter.
+fn folder_refusal(folder: &Path) -> Option<&'static str> {
+    match (
+        files::missing_part(folder)?,
+        folder.join(PICKLED_WEIGHTS).is_file(),
+    ) {
+        (files::WEIGHTS, true) => {
+            Some("its adapter_model.bin is a pickle, which is not read: convert it to safetensors")
+        }
+        (files::WEIGHTS, false) => Some("a folder without adapter_model.safetensors"),
+        _ => Some("a folder without adapter_config.json"),
+    }
+}
+
+fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_lowercase()
 }
 
 fn no_adapters(path: &Path, skipped: &[Skipped]) -> CliError {
@@ -178,6 +227,11 @@ fn no_adapters(path: &Path, skipped: &[Skipped]) -> CliError {
         skipped,
     }
 }
+
+const PICKLE: &str = "a pickle, which is not read: convert it to safetensors";
+
+/// The weights of a PEFT folder before safetensors.
+const PICKLED_WEIGHTS: &str = "adapter_model.bin";
 
 /// Names listed in a message at most.
 const MAX_LISTED: usize = 5;

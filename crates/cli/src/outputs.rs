@@ -5,9 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use overglaze_core::adapter_file;
+
 use crate::{
     CliError,
     args::SceneArgs,
+    key_list,
     output_file::{self, Contents, OutputFile},
 };
 
@@ -79,13 +82,15 @@ pub(crate) fn inputs<'a>(
     for path in weights {
         files.push(path.to_path_buf());
         // An index names files beside it.
-        let is_index = path.extension().is_some_and(|found| found == "json");
+        let is_json = path.extension().is_some_and(|found| found == "json");
+        let is_index = is_json && !key_list::is_list(path);
         let folder = if is_index {
             output_file::folder(path)
         } else {
             path
         };
-        push_weights(folder, MAX_DEPTH, &mut files);
+        let is_adapter = adapter_file::is_peft_folder(path);
+        push_weights(folder, if is_adapter { 0 } else { MAX_DEPTH }, &mut files);
     }
     files
 }

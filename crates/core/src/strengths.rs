@@ -1,7 +1,7 @@
 //! How strongly an adapter is laid over each layer: one number, and other ones for layers by pattern.
 //!
-//! A pattern is compared with a layer's whole path and with every alias that stands for all of its rows; `*`
-//! stands for any characters, dots included. Where several patterns match one layer, the last one counts. As
+//! A pattern is compared with a layer's whole path and with every alias that stands for all of its rows, with dots or
+//! with underscores for them; `*` stands for any characters, dots included. Where several patterns match one layer, the last one counts. As
 //! text: `1.0,double_blocks.0.*=0.5,*.img_attn.*=0`, a number for all layers (1 when it is left out) and
 //! `pattern=number`.
 
@@ -84,7 +84,9 @@ impl Strengths {
             _ => names_of_layers(layers),
         };
         for (pattern, strength) in &self.patterns {
-            let matching = known.iter().filter(|(name, _)| matches(pattern, name));
+            let is_meant =
+                |name: &str| matches(pattern, name) || matches(pattern, &name.replace('.', "_"));
+            let matching = known.iter().filter(|(name, _)| is_meant(name));
             let layers: Vec<_> = matching.map(|(_, layer)| layer).collect();
             if layers.is_empty() {
                 return Err(Error::PatternUnmatched {
@@ -208,16 +210,30 @@ fn matches(pattern: &str, name: &str) -> bool {
     name.ends_with(end)
 }
 
-/// The layer name that `pattern` comes closest to, cut to as many parts as the pattern spells out.
+/// The pattern nearest to `pattern` that matches a layer: as many parts of its name as the pattern spells out, with
+/// `*` for those around them.
 fn nearest(pattern: &str, known: &[(String, String)]) -> String {
-    let spelled = pattern.trim_matches(['*', '.']);
+    let spelled = pattern.trim_matches(['*', '.']).to_lowercase();
+    let spelled = ["weight", "bias"].iter().fold(&*spelled, |spelled, tail| {
+        let layer = spelled.strip_suffix(tail);
+        layer
+            .and_then(|layer| layer.strip_suffix('.'))
+            .unwrap_or(spelled)
+    });
     let num_parts = spelled.split('.').count();
     let candidates = known.iter().flat_map(|(name, _)| {
         let parts: Vec<_> = name.split('.').collect();
-        let windows = parts.windows(num_parts.min(parts.len()));
-        windows.map(|window| window.join(".")).collect::<Vec<_>>()
+        let length = num_parts.min(parts.len());
+        let last = parts.len() - length;
+        let window = |start: usize| {
+            let before = if start == 0 { "" } else { "*." };
+            let after = if start == last { "" } else { ".*" };
+            let window = parts[start..start + length].join(".");
+            let likeness = strsim::normalized_levenshtein(spelled, &window.to_lowercase());
+            (likeness, format!("{before}{window}{after}"))
+        };
+        (0..=last).map(window).collect::<Vec<_>>()
     });
-    let likeness = |name: &String| strsim::normalized_levenshtein(spelled, name);
-    let best = candidates.max_by(|a, b| likeness(a).total_cmp(&likeness(b)).then(b.cmp(a)));
-    best.unwrap_or_default()
+    let best = candidates.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first)));
+    best.map(|(_, pattern)| pattern).unwrap_or_default()
 }

@@ -83,7 +83,9 @@ pub fn config_of<'a>(
     }
 }
 
-fn missing_part(folder: &Path) -> Option<&'static str> {
+/// The part that `folder` lacks to be a PEFT adapter: [`CONFIG`], else [`WEIGHTS`].
+#[must_use]
+pub fn missing_part(folder: &Path) -> Option<&'static str> {
     [CONFIG, WEIGHTS]
         .into_iter()
         .find(|part| !folder.join(part).is_file())
@@ -105,5 +107,7 @@ fn read_capped(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-const CONFIG: &str = "adapter_config.json";
-const WEIGHTS: &str = "adapter_model.safetensors";
+/// Name of the configuration in a PEFT folder.
+pub const CONFIG: &str = "adapter_config.json";
+/// Name of the weights in a PEFT folder.
+pub const WEIGHTS: &str = "adapter_model.safetensors";

@@ -18,7 +18,8 @@ use crate::{
     device,
     exit::sentence,
     key_list::is_key_list,
-    loras, model_of_keys,
+    loras::{self, Listing, Skipped},
+    model_of_keys,
     model_source::ModelFiles,
     shown,
 };
@@ -33,6 +34,9 @@ struct Check {
     version: u32,
     model: String,
     adapters: Vec<Checked>,
+    /// What else lies in the folders named, and why it is not checked; left out where there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
 }
 
 /// One adapter; where it cannot be checked, only its name and the error.
@@ -94,7 +98,11 @@ pub(crate) fn run(
     if named.clone().next().is_none() {
         return Err(CliError::NoLoras(NOTHING_TO_CHECK));
     }
-    for path in paths(named)? {
+    let Listing {
+        adapters: found,
+        skipped,
+    } = listing(named)?;
+    for path in found {
         let name = loras::name(&path);
         let outcome = match Fit::of(&path, &catalog, &device) {
             Ok(fit) => Outcome::Read(fit),
@@ -106,6 +114,7 @@ pub(crate) fn run(
         version: JSON_VERSION,
         model,
         adapters,
+        skipped,
     };
     console.result(&check, || check.text(args.keys.is_some()))?;
     match not_checked(errors, check.adapters.len()) {
@@ -147,14 +156,14 @@ fn model(args: &CheckArgs) -> Result<(String, LayerCatalog), CliError> {
 }
 
 /// The adapters named, with those of every folder that is no adapter itself.
-fn paths<'a>(named: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<PathBuf>, CliError> {
-    let listings = named
-        .map(|path| loras::list(path))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(listings
-        .into_iter()
-        .flat_map(|listing| listing.adapters)
-        .collect())
+fn listing<'a>(named: impl Iterator<Item = &'a PathBuf>) -> Result<Listing, CliError> {
+    let mut all = Listing::default();
+    for path in named {
+        let Listing { adapters, skipped } = loras::list(path)?;
+        all.adapters.extend(adapters);
+        all.skipped.extend(skipped);
+    }
+    Ok(all)
 }
 
 impl Check {
@@ -175,6 +184,9 @@ impl Check {
         let mut text = String::new();
         for adapter in &self.adapters {
             adapter.write(&mut text, has_all_keys);
+        }
+        for skipped in &self.skipped {
+            text.push_str(&format!("{}\n", skipped.line()));
         }
         text
     }
@@ -230,6 +242,19 @@ impl Fit {
         }
     }
 
+    /// What `report` says of `set` as a whole: its notes, and why keys are left over.
+    pub(super) fn notes(report: &MountReport, set: &PatchSet) -> Vec<String> {
+        let fit = Self::new(report.clone(), set);
+        let failures = fit.failures();
+        let said = failures.iter().take(MAX_REASONS);
+        let mut notes = fit.notes.clone();
+        notes.extend(said.map(|(target, reason)| format!("{} {reason}", target.outcome)));
+        if failures.len() > MAX_REASONS {
+            notes.push(ALL_REASONS.into());
+        }
+        notes
+    }
+
     /// Writes a line on the adapter `name`, and below it every target or those that failed.
     pub(super) fn write(&self, name: &str, has_all_keys: bool, text: &mut String) {
         let (applied, left) = (self.keys_applied, self.keys_unmatched);
@@ -266,6 +291,13 @@ impl Fit {
 
     /// What failed, with targets that failed for the same reason on one line.
     fn write_failures(&self, text: &mut String) {
+        for (target, reason) in self.failures() {
+            text.push_str(&format!("  {:14} {reason}\n", target.outcome));
+        }
+    }
+
+    /// The first target of every kind of failure, and what is to be said of all of them.
+    fn failures(&self) -> Vec<(&Target, String)> {
         let mut groups: Vec<(&Target, &String, usize)> = Vec::new();
         for target in &self.targets {
             let Some(reason) = &target.reason else {
@@ -279,19 +311,16 @@ impl Fit {
                 None => groups.push((target, reason, 1)),
             }
         }
-        for (target, reason, count) in groups {
+        let said = groups.into_iter().map(|(target, reason, count)| {
             let others = if count > 1 {
                 format!(" and {} more", count - 1)
             } else {
                 String::new()
             };
-            text.push_str(&format!(
-                "  {:14} {}{others}: {}\n",
-                target.outcome,
-                shown::name(&target.target),
-                shown::message(reason)
-            ));
-        }
+            let (name, reason) = (shown::name(&target.target), shown::message(reason));
+            (target, format!("{name}{others}: {reason}"))
+        });
+        said.collect()
     }
 }
 
@@ -347,6 +376,12 @@ fn kinds(set: &PatchSet) -> BTreeMap<&str, &str> {
         .filter_map(|entry| Some((entry.keys.first()?.as_str(), entry.patch.kind())))
         .collect()
 }
+
+/// Reasons in the notes of a command that has other things to tell.
+const MAX_REASONS: usize = 4;
+
+const ALL_REASONS: &str =
+    "more keys are left over for other reasons; `overglaze check` lists them all";
 
 const NOTHING_TO_CHECK: &str =
     "no adapter is named; give files, folders, or a JSON list of keys and shapes";

@@ -23,6 +23,7 @@ use crate::{
 
 use super::{
     JSON_VERSION,
+    check::Fit,
     sweep::{check_finite, microseconds},
 };
 
@@ -166,7 +167,7 @@ fn mount_all(args: &SampleArgs, model: &mut LoadedModel) -> Result<Vec<SampleLor
             keys_applied: report.keys_applied(),
             keys_unmatched: report.keys_unmatched(),
             mount_us,
-            notes: set.notes,
+            notes: Fit::notes(&report, &set),
         });
     }
     Ok(mounted)
@@ -220,7 +221,7 @@ fn metadata(args: &SampleArgs, model: &LoadedModel) -> BTreeMap<&'static str, St
 impl SampleReport {
     fn text(&self) -> String {
         let rows: Vec<_> = self.loras.iter().map(SampleLora::row).collect();
-        let header = ["LoRA", "strength", "keys applied / unmatched", "mount µs"];
+        let header = ["LoRA", "strength", "keys applied / left over", "mount µs"];
         let loras = match rows.is_empty() {
             true => "no LoRA".into(),
             false => table::of_numbers(&header, &rows),

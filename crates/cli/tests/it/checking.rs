@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::overglaze::{demo_file, overglaze, text, write_tensors};
+use crate::overglaze::{demo_file, overglaze, overglaze_line, text, write_tensors};
 
 #[test]
 fn the_demos_adapters_fit_the_demo() {
@@ -183,6 +183,94 @@ fn an_unreadable_adapter_does_not_hide_the_others() {
         text.contains(&format!("b-page.safetensors: not checked: {why}\n")),
         "{text}"
     );
+}
+
+/// Of a folder, what is not checked is told with the reason; such a file that is named alone is an error.
+#[test]
+fn what_a_folder_holds_besides_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let loras = folder.path().join("loras");
+    fs::create_dir_all(loras.join("pickled")).unwrap();
+    fs::create_dir_all(loras.join("half")).unwrap();
+    let negative = demo_file("more/negative.safetensors");
+    fs::copy(&negative, loras.join("a.safetensors")).unwrap();
+    for name in [
+        "old.ckpt",
+        "pickled/adapter_config.json",
+        "pickled/adapter_model.bin",
+    ] {
+        fs::write(loras.join(name), "{}").unwrap();
+    }
+    fs::copy(&negative, loras.join("half/adapter_model.safetensors")).unwrap();
+    let text = overglaze(folder.path(), &["check", "loras"]).stdout;
+    let pickle = "a pickle, which is not read: convert it to safetensors";
+    let expected = format!(
+        "a.safetensors: 66 keys applied, 0 left over\n\
+         skipped: half: a folder without adapter_config.json\n\
+         skipped: old.ckpt: {pickle}\n\
+         skipped: pickled: its adapter_model.bin is {pickle}\n"
+    );
+    assert_eq!(text, expected);
+    let document = overglaze(folder.path(), &["check", "loras", "--json"]).json();
+    assert_eq!(document["skipped"].as_array().map(Vec::len), Some(3));
+    for line in [
+        "check loras/old.ckpt",
+        "sweep --loras loras/old.ckpt",
+        "sample --lora loras/old.ckpt --prompt boot",
+        "merge --lora loras/old.ckpt -o merged.safetensors",
+    ] {
+        let run = overglaze_line(folder.path(), line);
+        assert_eq!(run.code, Some(1), "{line}");
+        assert_eq!(
+            run.stderr,
+            format!("error: `loras/old.ckpt` is {pickle}\n"),
+            "{line}"
+        );
+    }
+}
+
+/// A list of keys has no tensors to lay, whatever lies beside it.
+#[test]
+fn a_list_of_keys_is_not_laid() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("keys.json"),
+        r#"{"a.lora_A.weight": [4, 8]}"#,
+    )
+    .unwrap();
+    fs::write(folder.path().join("merged.safetensors"), "of yesterday").unwrap();
+    for line in [
+        "merge --lora keys.json -o merged.safetensors",
+        "sample --lora keys.json --prompt boot -o picture.png",
+    ] {
+        let run = overglaze_line(folder.path(), line);
+        let expected = "error: `keys.json` is a list of keys and shapes, which holds no tensors; ";
+        assert!(run.stderr.starts_with(expected), "{line}: {}", run.stderr);
+    }
+}
+
+/// The reasons that `check` gives are told where a LoRA is laid, too.
+#[test]
+fn a_sample_says_why_keys_are_left_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let tensors = ["0", "9"].map(|block| {
+        let layer = format!("transformer.single_transformer_blocks.{block}.attn.to_q");
+        [
+            (format!("{layer}.lora_A.weight"), [4, 96]),
+            (format!("{layer}.lora_B.weight"), [96, 4]),
+        ]
+    });
+    let tensors = tensors.as_flattened().iter();
+    let tensors: Vec<_> = tensors
+        .map(|(key, shape)| (key.as_str(), shape.as_slice(), vec![0.01; 384]))
+        .collect();
+    write_tensors(&folder.path().join("half.safetensors"), &tensors);
+    let line = "sample --lora half.safetensors --prompt boot --steps 1";
+    let run = overglaze_line(folder.path(), line);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let why = "note: `half.safetensors`: unmatched single_transformer_blocks.9.attn.to_q: the model has no layer of this name";
+    assert!(run.stderr.starts_with(why), "{}", run.stderr);
+    assert!(run.stdout.contains("2 / 2"), "{}", run.stdout);
 }
 
 /// Layers that are refused for the same cause are one line, whatever their names.

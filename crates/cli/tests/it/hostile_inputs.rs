@@ -131,7 +131,7 @@ fn a_folder_of_loras_is_no_lora() {
     let folder = tempfile::tempdir().unwrap();
     let loras = demo_file("loras");
     let expected = format!(
-        "`{}` holds 5 LoRAs; use `overglaze sweep --loras`, or name one",
+        "`{}` is a folder of LoRAs (5); use `overglaze sweep --loras`, or name one",
         text(&loras)
     );
     check(

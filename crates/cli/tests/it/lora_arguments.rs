@@ -139,7 +139,7 @@ fn what_cannot_be_laid_is_told_before_the_work() {
     check(
         "sweep --block-strength dubble_blocks.*=0",
         2,
-        "the strength pattern `dubble_blocks.*` matches no layer of the model; nearest: `double_blocks`",
+        "the strength pattern `dubble_blocks.*` matches no layer of the model; nearest: `double_blocks.*`",
     );
     check(
         "sweep --placement direct --device-budget 800KB",

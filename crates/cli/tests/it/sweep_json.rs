@@ -53,6 +53,7 @@ fn the_document_has_the_promised_shape() {
             "mount_us",
             "name",
             "seconds_per_image",
+            "strength",
             "unmount_us"
         ]
     );
@@ -130,7 +131,7 @@ fn the_table_says_the_same() {
     let run = overglaze_line(folder.path(), MIXED);
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
     for expected in [
-        "keys applied / unmatched",
+        "keys applied / left over",
         "78 / 0",
         "skipped: readme.md: not a .safetensors file",
         "residency: 2,330,464 bytes of weights read in place from the file, no budget",

@@ -109,11 +109,14 @@ fn a_pattern_without_a_layer_is_an_error_naming_the_nearest() {
     mount(&mut toy, "set", &set(), 1.0).expect("it fits");
     let before = toy.output_bits(&input());
     for (pattern, nearest) in [
-        ("double_block.0.*", "double_blocks.0"),
-        ("*.img_atn.*", "img_attn"),
+        ("double_block.0.*", "double_blocks.0.*"),
+        ("DOUBLE_BLOCKS.*", "double_blocks.*"),
+        ("*.img_atn.*", "*.img_attn.*"),
         ("single_blocks.7.linear2", "single_blocks.0.linear2"),
-        ("double_blocks.0", "double_blocks.0"),
-        ("attn.half", "img_attn"),
+        ("single_blocks.7.linear2.weight", "single_blocks.0.linear2"),
+        ("linear2", "*.linear2"),
+        ("double_blocks.0", "double_blocks.0.*"),
+        ("attn.half", "*.img_attn.*"),
     ] {
         let strengths = Strengths::uniform(1.0).with_pattern(pattern, 0.5);
         let reweighted = reweight(&mut toy, "set", strengths.clone());

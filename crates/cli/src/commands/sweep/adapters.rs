@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use overglaze_core::{Error, adapter_file, mount, unmount};
+use overglaze_core::{Error, MountReport, adapter_file, mount, unmount};
 use overglaze_models::FluxTransformer;
 use overglaze_patches::PatchSet;
 
 use crate::{
-    CliError, args::SweepArgs, demo, device, exit::sentence, loras, loras::Skipped,
-    model_source::LoadedModel,
+    CliError, args::SweepArgs, commands::check::Fit, demo, device, exit::sentence, loras,
+    loras::Skipped, model_source::LoadedModel,
 };
 
 /// An adapter that fits.
@@ -17,6 +17,8 @@ pub(super) struct Adapter {
     /// What to call it; no two have the same name.
     pub(super) name: String,
     pub(super) set: PatchSet,
+    /// What is to be said of it as a whole.
+    pub(super) notes: Vec<String>,
 }
 
 /// Adapters in the order of their columns, and what was left out.
@@ -69,7 +71,7 @@ impl Adapters {
     fn keep(&mut self, name: String, set: Result<PatchSet, CliError>, network: &FluxTransformer) {
         let fitting = match set {
             Ok(set) => match try_on(&name, &set, network) {
-                Ok(()) => Ok(set),
+                Ok(report) => Ok((Fit::notes(&report, &set), set)),
                 Err(error) => Err(CliError::from(error)),
             },
             Err(error) => {
@@ -78,7 +80,7 @@ impl Adapters {
             }
         };
         match fitting {
-            Ok(set) => self.fitting.push(Adapter { name, set }),
+            Ok((notes, set)) => self.fitting.push(Adapter { name, set, notes }),
             Err(error) => {
                 self.refused += 1;
                 self.skipped.push(Skipped {
@@ -105,10 +107,11 @@ impl Adapters {
 }
 
 /// Mounts on a clone, which shares the weights and has patches of its own.
-fn try_on(name: &str, set: &PatchSet, network: &FluxTransformer) -> Result<(), Error> {
+fn try_on(name: &str, set: &PatchSet, network: &FluxTransformer) -> Result<MountReport, Error> {
     let mut trial = network.clone();
-    mount(&mut trial, name, set, 1.0)?;
-    unmount(&mut trial, name)
+    let report = mount(&mut trial, name, set, 1.0)?;
+    unmount(&mut trial, name)?;
+    Ok(report)
 }
 
 /// Names without extension, whole file names where those are taken, and numbers behind them where those are too.

@@ -50,13 +50,14 @@ pub(super) fn sample_with(
     } = sampled?;
     let report = LoraReport {
         name: label.clone(),
+        strength,
         keys_applied: mounted.keys_applied(),
         keys_unmatched: mounted.keys_unmatched(),
         mount_us,
         unmount_us,
         seconds_per_image,
         base_bytes_moved: moved_on + moved_off,
-        notes: adapter.set.notes.clone(),
+        notes: adapter.notes.clone(),
     };
     Ok(Column {
         label,

@@ -114,7 +114,7 @@ fn sweep_into(
     let found = Adapters::find(args, &model)?;
     check_laying(&model, &found.fitting, &args.laying)?;
     for adapter in &found.fitting {
-        console.notes(&adapter.name, &adapter.set.notes);
+        console.notes(&adapter.name, &adapter.notes);
     }
     let plan = plan(&found.fitting, &strengths(args));
     let labels = plan.iter().map(|(.., label)| label.as_str());

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Residency, commands::JSON_VERSION, loras::Skipped, residency::grouped,
-    restoration::Restoration, shown, table,
+    restoration::Restoration, table,
 };
 
 /// The JSON document of a sweep.
@@ -37,6 +37,8 @@ pub struct SweepReport {
 pub struct LoraReport {
     /// Name of the LoRA, with its strength where several are tried.
     pub name: String,
+    /// Its strength.
+    pub strength: f32,
     /// Keys of its file that have an effect.
     pub keys_applied: usize,
     /// Keys that have none.
@@ -88,9 +90,8 @@ impl SweepReport {
         ]];
         rows.extend(self.loras.iter().map(LoraReport::row));
         let mut text = table::of_numbers(&HEADER, &rows);
-        for Skipped { name, reason } in &self.skipped {
-            let (name, reason) = (shown::name(name), shown::message(reason));
-            text.push_str(&format!("\nskipped: {name}: {reason}"));
+        for skipped in &self.skipped {
+            text.push_str(&format!("\n{}", skipped.line()));
         }
         let check = if self.base_restored {
             "identical"
@@ -122,7 +123,7 @@ impl LoraReport {
 
 const HEADER: [&str; 6] = [
     "LoRA",
-    "keys applied / unmatched",
+    "keys applied / left over",
     "mount µs",
     "unmount µs",
     "s/image",
