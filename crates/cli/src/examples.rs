@@ -50,7 +50,8 @@ Examples:
   overglaze merge --model FLUX.1-dev/ --lora a.safetensors --lora b.safetensors:-0.3 -o merged.safetensors
   overglaze merge --lora outline.safetensors -o demo-outline.safetensors   into the embedded demo
 
-A sharded model becomes one file. Exit code 3, and no file, where nothing of a LoRA applies, or with --strict
+Without --model it is tried on the demo's transformer; the commands sample the demo itself from inside the program
+only. A sharded model becomes one file. Exit code 3, and no file, where nothing of a LoRA applies, or with --strict
 where anything is left over.";
 
 pub(crate) const REGISTRY: &str = "\

@@ -3,7 +3,7 @@
 //! As a model it is all that names and shapes can tell. As an adapter its tensors are made up: scalars one, all
 //! others next to nothing, and no two alike, so that two spellings of one tensor contradict each other.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use burn::tensor::Device;
 use bytes::Bytes;
@@ -11,18 +11,58 @@ use overglaze_core::adapter_file;
 use overglaze_models::TensorShapes;
 use overglaze_patches::PatchSet;
 use overglaze_stream::MemorySource;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
 
 use crate::{CliError, document, loras};
 
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "a value is neither a shape nor a layer's tensors, {\"weight\": [3072, 64]}"
+    expecting = "neither a shape like [3072, 64] nor a layer's tensors like {\"weight\": [3072, 64]}"
 )]
 enum Entry {
     Shape(Vec<usize>),
     Layer(BTreeMap<String, Vec<usize>>),
+}
+
+/// Shapes by key, no key twice.
+struct Keys(BTreeMap<String, Vec<usize>>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(KeysVisitor)
+    }
+}
+
+struct KeysVisitor;
+
+impl<'de> Visitor<'de> for KeysVisitor {
+    type Value = Keys;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+        let mut keys = BTreeMap::new();
+        let mut add = |key: String, shape| match keys.insert(key.clone(), shape) {
+            None => Ok(()),
+            Some(_) => Err(A::Error::custom(format!("the key `{key}` is there twice"))),
+        };
+        while let Some(name) = map.next_key::<String>()? {
+            let entry = map.next_value();
+            match entry.map_err(|why| A::Error::custom(format!("`{name}` is {why}")))? {
+                Entry::Shape(shape) => add(name, shape)?,
+                Entry::Layer(tails) => tails
+                    .into_iter()
+                    .try_for_each(|(tail, shape)| add(format!("{name}.{tail}"), shape))?,
+            }
+        }
+        Ok(Keys(keys))
+    }
 }
 
 /// The tensors of a model.
@@ -72,25 +112,11 @@ pub(crate) fn is_list(path: &Path) -> bool {
 
 fn read(path: &Path) -> Result<BTreeMap<String, Vec<usize>>, CliError> {
     let text = document::read(path, document::MAX_KEYS_BYTES)?;
-    let entries: BTreeMap<String, Entry> =
-        serde_json::from_slice(&text).map_err(|source| CliError::Json {
-            path: path.to_owned(),
-            expected: EXPECTED,
-            source,
-        })?;
-    let mut keys = BTreeMap::new();
-    for (name, entry) in entries {
-        match entry {
-            Entry::Shape(shape) => {
-                keys.insert(name, shape);
-            }
-            Entry::Layer(tails) => keys.extend(
-                tails
-                    .into_iter()
-                    .map(|(tail, shape)| (format!("{name}.{tail}"), shape)),
-            ),
-        }
-    }
+    let Keys(keys) = serde_json::from_slice(&text).map_err(|source| CliError::Json {
+        path: path.to_owned(),
+        expected: EXPECTED,
+        source,
+    })?;
     match keys.iter().find(|(key, shape)| !is_possible(key, shape)) {
         None => Ok(keys),
         Some((key, shape)) => Err(CliError::KeyShape {
@@ -124,7 +150,7 @@ fn values(path: &Path, keys: &BTreeMap<String, Vec<usize>>) -> Result<Bytes, Cli
                     path: path.to_owned(),
                     key: key.clone(),
                     found: shape.clone(),
-                    expected: "at most 268435456 values",
+                    expected: "at most 134217728 values",
                 });
             }
         }
@@ -144,7 +170,7 @@ const EXPECTED: &str =
 const MAX_RANK: usize = 8;
 
 /// Values of an adapter's tensor at most; FLUX.1's largest layer has 66 million.
-const MAX_VALUES: usize = 1 << 27;
+const MAX_VALUES: usize = 134_217_728;
 
 /// One in half precision: an alpha or a flag.
 const ONE: [u8; 2] = [0x00, 0x3c];

@@ -102,6 +102,11 @@ impl FromStr for LoraArg {
         if !strength.is_finite() {
             return Err(format!("the strength {number} is not a finite number"));
         }
+        if strength == 0.0 && number.parse::<f64>() != Ok(0.0) {
+            return Err(format!(
+                "the strength {number} is too small to be told from 0"
+            ));
+        }
         match Path::new(path).exists() || !Path::new(text).exists() {
             true => Ok(Self {
                 path: path.into(),

@@ -62,8 +62,12 @@ pub(crate) fn check(path: &Path, contents: Contents) -> Result<(), CliError> {
     if !found.is_some_and(|found| found.eq_ignore_ascii_case(contents.extension())) {
         return Err(refuse(contents.remedy()));
     }
-    if path.is_dir() {
+    if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refuse("it is a folder; name a file in it"));
+    }
+    let name = path.file_name().unwrap_or_default();
+    if name.len() > MAX_NAME_BYTES {
+        return Err(refuse("its name is too long; file systems take 255 bytes"));
     }
     // Through a link the target is asked: what is no file, such as a device or a pipe, must not be replaced by one.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -74,6 +78,9 @@ pub(crate) fn check(path: &Path, contents: Contents) -> Result<(), CliError> {
     }
     Ok(())
 }
+
+/// Bytes of a file's name at most, on every file system in common use.
+const MAX_NAME_BYTES: usize = 255;
 
 /// Whether a file of this name is an output that is not finished.
 pub(crate) fn is_unfinished(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Text from files as it is shown: no control characters, and no name longer than a line or two.
+//! Text from files as it is shown: no characters that control a terminal or turn the text around, and no name longer than a line or two.
 //!
 //! A tensor's name may hold escape sequences that move a terminal's cursor; `\u{1b}` cannot.
 
@@ -37,13 +37,18 @@ fn escaped(text: &str) -> String {
 fn escaped_unless(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && !is_kept(c) {
+        if (c.is_control() || turns(c)) && !is_kept(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// Whether a character changes the direction in which the text around it is shown.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn shortened(text: &str) -> String {
@@ -59,3 +64,15 @@ fn shortened(text: &str) -> String {
 
 /// Names that models and trainers give are shorter.
 const MAX_NAME_CHARS: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_controls_what_is_around_it() {
+        assert_eq!(name("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(name("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(message("\u{2066}x"), "\\u{2066}x");
+    }
+}

@@ -38,8 +38,9 @@ impl QuantizedTensor {
         );
         assert_eq!([up.dtype(), down.dtype()], [DType::F32; 2], "sums are f32");
         let dtype = DType::from(dtype);
+        let is_empty = d_output == 0 || d_input == 0 || rank == 0;
         let is_written_here = matches!(dtype, DType::F32 | DType::BF16 | DType::F16);
-        if !is_host(device) || !is_written_here || d_input == 0 || rank == 0 {
+        if !is_host(device) || !is_written_here || is_empty {
             let weight = self.to_dense(device, FloatDType::F32);
             let product = up.to_device(device).matmul(down.to_device(device));
             return (weight + product).cast(dtype);
@@ -69,7 +70,7 @@ impl QuantizedTensor {
     ) -> TensorData {
         let [d_output, d_input] = self.shape();
         let tile_rows = (TILE_VALUES / d_input).next_multiple_of(ROW_STEP);
-        let tile_rows = tile_rows.clamp(ROW_STEP, MAX_TILE_ROWS);
+        let tile_rows = tile_rows.clamp(ROW_STEP, MAX_TILE_ROWS).min(d_output);
         let tile_len = tile_rows * d_input;
         let merged = written_by_chunks(
             d_output * d_input,
@@ -132,7 +133,7 @@ fn nearest_bf16(value: f32) -> u16 {
     bits
 }
 
-/// f32 values of a tile, about: 256 KiB, half of a second-level cache.
+/// f32 values of a tile, about, where rows are short: 256 KiB, half of a second-level cache.
 const TILE_VALUES: usize = 1 << 16;
 /// Rows come in multiples of this, a multiple of what the product's inner loops take at a time.
 const ROW_STEP: usize = 24;

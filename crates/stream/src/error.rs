@@ -82,6 +82,14 @@ pub enum StreamError {
         /// The most this file can hold, never over 100 MB.
         limit_bytes: u64,
     },
+    /// A file without room for a header.
+    #[error("`{file}` has {found_bytes} bytes, expected 10 or more; fetch it again")]
+    TooShort {
+        /// File.
+        file: String,
+        /// Bytes of the file.
+        found_bytes: usize,
+    },
     /// The header is not the JSON that the format asks for.
     #[error(
         "`{file}`: the header is not a JSON object of tensors; the file is damaged, so fetch it again"

@@ -1,6 +1,6 @@
 //! What mounted adapters cost: `[rows, 3072]` through a patched linear layer `[3072, 3072]` with none, one, two and
-//! four adapters of rank 16, beside the share their multiplications have of the base's; and a 3×3 convolution of 320
-//! channels over 64×64 with one.
+//! four adapters of rank 16, beside the share their multiplications have of the base's, and with one merged into a copy
+//! of the weight; and a 3×3 convolution of 320 channels over 64×64 with one and four.
 //!
 //! Every candidate of one number of rows runs in turns with the others; the overhead is the median of the ratios
 //! within one turn.
@@ -12,12 +12,15 @@ use burn::{
     tensor::{Device, Tensor, TensorData},
 };
 use bytes::Bytes;
-use overglaze_core::{PatchedConv2d, PatchedLayer, PatchedLinear, Weight};
+use overglaze_core::{Error, PatchedConv2d, PatchedLayer, PatchedLinear, Weight, merge};
 use overglaze_patches::{Patch, TensorGroup, registry};
 use overglaze_quant::{Parts, QuantizedTensor, format_by_name};
 use serde::Serialize;
 
-use crate::timing::{Run, in_turns, median, median_ratio};
+use crate::{
+    swap::{Model, RANK, WIDTH, adapter},
+    timing::{Run, in_turns, median, median_ratio},
+};
 
 /// Measures and writes one line per base, number of rows and number of adapters.
 ///
@@ -26,7 +29,7 @@ use crate::timing::{Run, in_turns, median, median_ratio};
 pub(crate) fn run(output: &mut dyn io::Write) -> io::Result<()> {
     for base in BASES {
         for (rows, repetitions) in [(1, 201), (64, 41), (1024, 21), (4096, 7)] {
-            for figure in figures(base, rows, repetitions) {
+            for figure in figures(base, rows, repetitions).map_err(io::Error::other)? {
                 writeln!(output, "{}", serde_json::to_string(&figure)?)?;
             }
         }
@@ -43,6 +46,8 @@ struct Figure {
     base: &'static str,
     rows: usize,
     loras: usize,
+    /// Whether they are merged into a copy of the weight.
+    is_direct: bool,
     rank: usize,
     unpatched_ms: f64,
     patched_ms: f64,
@@ -103,6 +108,7 @@ fn figure(
         base,
         rows,
         loras,
+        is_direct: false,
         rank: RANK,
         unpatched_ms: milliseconds(unpatched),
         patched_ms: milliseconds(patched),
@@ -111,14 +117,15 @@ fn figure(
     }
 }
 
-fn figures(base: &'static str, rows: usize, repetitions: usize) -> Vec<Figure> {
+fn figures(base: &'static str, rows: usize, repetitions: usize) -> Result<Vec<Figure>, Error> {
     let device = Device::flex();
     let values = (0..rows * WIDTH).map(|index| (index % 97) as f32 / 97.0);
     let input = Tensor::<2>::from_data(
         TensorData::new(values.collect::<Vec<_>>(), [rows, WIDTH]),
         &device,
     );
-    let layers = COUNTS.map(|loras| layer(base, loras, &device));
+    let mut layers = COUNTS.map(|loras| layer(base, loras, &device)).to_vec();
+    layers.push(merged(layer(base, 0, &device))?);
     let mut candidates: Vec<Run<'_>> = Vec::new();
     for layer in &layers {
         candidates.push(Box::new(|_| drop(layer.forward(input.clone()))));
@@ -126,9 +133,23 @@ fn figures(base: &'static str, rows: usize, repetitions: usize) -> Vec<Figure> {
     let times = in_turns(&mut candidates, repetitions);
     let patched = COUNTS.iter().zip(&times).skip(1);
     let share = |loras: usize| (2 * RANK * loras) as f64 / WIDTH as f64;
-    patched
-        .map(|(loras, patched)| figure(base, rows, *loras, [&times[0], patched], share(*loras)))
-        .collect()
+    let by_sidecar = patched
+        .map(|(loras, patched)| figure(base, rows, *loras, [&times[0], patched], share(*loras)));
+    let mut figures: Vec<_> = by_sidecar.collect();
+    let direct = figure(base, rows, 1, [&times[0], &times[COUNTS.len()]], 0.0);
+    figures.push(Figure {
+        is_direct: true,
+        ..direct
+    });
+    Ok(figures)
+}
+
+/// `layer` with one adapter merged into a copy of its weight.
+fn merged(layer: PatchedLinear) -> Result<PatchedLinear, Error> {
+    let set = adapter(1, &Device::flex())?;
+    let mut model = Model::of(vec![layer], Arc::default())?;
+    merge(&mut model, &[("merged", &set, 0.5)])?;
+    Ok(model.into_first().expect("one layer in, one layer out"))
 }
 
 fn layer(base: &str, loras: usize, device: &Device) -> PatchedLinear {
@@ -174,7 +195,5 @@ fn lora([d_output, d_input, height, width]: [usize; 4], device: &Device) -> Arc<
 /// Formats of the base by name, and Burn's own layer.
 const BASES: [&str; 4] = ["burn-f32", "f32", "bf16", "q8_0"];
 const COUNTS: [usize; 4] = [0, 1, 2, 4];
-const WIDTH: usize = 3072;
 const CHANNELS: usize = 320;
 const SIDE: usize = 64;
-const RANK: usize = 16;

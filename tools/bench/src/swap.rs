@@ -27,7 +27,7 @@ use crate::timing::median;
 /// Where `output` cannot be written, or the model cannot be built.
 pub(crate) fn run(output: &mut dyn io::Write) -> io::Result<()> {
     let mut model = Model::new().map_err(io::Error::other)?;
-    let set = adapter(&model.device).map_err(io::Error::other)?;
+    let set = adapter(NUM_LAYERS, &model.device).map_err(io::Error::other)?;
     for adapters in [1, 10, 50] {
         let figure = figure(&mut model, &set, adapters).map_err(io::Error::other)?;
         writeln!(output, "{}", serde_json::to_string(&figure)?)?;
@@ -99,7 +99,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// 500 equal layers, one after the other.
+/// Layers one after the other.
 pub(crate) struct Model {
     layers: Vec<(String, PatchedLinear)>,
     names: NameTable,
@@ -108,6 +108,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
+    /// 500 equal ones, which share one buffer of weights.
     pub(crate) fn new() -> Result<Self, Error> {
         let (device, traffic) = (Device::flex(), Arc::<Traffic>::default());
         let format = format_by_name("bf16").expect("bf16 is always linked");
@@ -120,24 +121,29 @@ impl Model {
             bias: None,
         };
         let frozen = FrozenWeight::Resident(Arc::new(weights));
-        let (mut layers, mut names) = (Vec::new(), NameTable::default());
-        for index in 0..NUM_LAYERS {
-            let path = path(index);
-            names.add_layer(&path, WIDTH)?;
-            let layer = PatchedLinear::from_frozen(
-                frozen.clone(),
-                false,
-                device.clone(),
-                Arc::clone(&traffic),
-            );
-            layers.push((path, layer));
-        }
+        let layer = PatchedLinear::from_frozen(frozen, false, device, Arc::clone(&traffic));
+        Self::of(vec![layer; NUM_LAYERS], traffic)
+    }
+
+    /// The `layers`, which count their bytes in `traffic`.
+    pub(crate) fn of(layers: Vec<PatchedLinear>, traffic: Arc<Traffic>) -> Result<Self, Error> {
+        let mut names = NameTable::default();
+        let paths = (0..layers.len()).map(path);
+        let layers: Vec<_> = paths.zip(layers).collect();
+        layers
+            .iter()
+            .try_for_each(|(path, _)| names.add_layer(path, WIDTH))?;
         Ok(Self {
             layers,
             names,
-            device,
+            device: Device::flex(),
             traffic,
         })
+    }
+
+    /// The first layer.
+    pub(crate) fn into_first(self) -> Option<PatchedLinear> {
+        self.layers.into_iter().map(|(_, layer)| layer).next()
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -176,13 +182,13 @@ impl LayerTree for Model {
     }
 }
 
-/// A LoRA of rank 16 on every layer, read as from a file.
-pub(crate) fn adapter(device: &Device) -> Result<PatchSet, Error> {
+/// A LoRA of rank 16 on every one of the first `num_layers` layers, read as from a file.
+pub(crate) fn adapter(num_layers: usize, device: &Device) -> Result<PatchSet, Error> {
     let matrix = |rows: usize, columns: usize| {
         TensorData::new(vec![0.001_f32; rows * columns], [rows, columns]).convert_dtype(DType::BF16)
     };
     let (down, up) = (matrix(RANK, WIDTH), matrix(WIDTH, RANK));
-    let tensors = (0..NUM_LAYERS).flat_map(|index| {
+    let tensors = (0..num_layers).flat_map(|index| {
         let key = |part: &str| format!("transformer.{}.lora_{part}.weight", path(index));
         [(key("A"), down.clone()), (key("B"), up.clone())]
     });

@@ -352,7 +352,10 @@ impl Target {
         let layers = match self.layers.as_slice() {
             [only] if *only == self.target => String::new(),
             [] => String::new(),
-            layers => format!(" -> {}", shown::name(&layers.join(", "))),
+            layers => {
+                let layers: Vec<_> = layers.iter().map(|layer| shown::name(layer)).collect();
+                format!(" -> {}", layers.join(", "))
+            }
         };
         let kind = self.kind.as_ref().filter(|_| self.reason.is_none());
         let kind = kind.map_or_else(String::new, |kind| format!(" ({})", shown::name(kind)));

@@ -229,6 +229,32 @@ fn what_a_folder_holds_besides_is_told() {
     }
 }
 
+#[test]
+fn a_list_of_keys_is_checked_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, why) in [
+        (
+            r#"{"a.weight": [1, -1]}"#,
+            "`a.weight` is neither a shape like [3072, 64] nor a layer's tensors like {\"weight\": [3072, 64]}",
+        ),
+        (
+            r#"{"a.weight": [1], "a.weight": [2]}"#,
+            "the key `a.weight` is there twice",
+        ),
+        (
+            r#"{"a.weight": [1], "a": {"weight": [2]}}"#,
+            "the key `a.weight` is there twice",
+        ),
+        ("[]", "invalid type: sequence, expected an object"),
+    ] {
+        fs::write(folder.path().join("keys.json"), text).unwrap();
+        let run = overglaze_line(folder.path(), "check --keys keys.json");
+        let start = "error: `keys.json` is not a JSON object from key to shape, such as ";
+        assert!(run.stderr.starts_with(start), "{text}: {}", run.stderr);
+        assert!(run.stderr.contains(why), "{text}: {}", run.stderr);
+    }
+}
+
 /// A list of keys has no tensors to lay, whatever lies beside it.
 #[test]
 fn a_list_of_keys_is_not_laid() {
@@ -343,7 +369,7 @@ fn lists_of_keys_are_checked_without_weights() {
     );
     assert_eq!(run.code, Some(1));
     let expected =
-        "key `net.a.lora_A.weight` has shape [100000, 100000], expected at most 268435456 values";
+        "key `net.a.lora_A.weight` has shape [100000, 100000], expected at most 134217728 values";
     assert!(run.stderr.contains(expected), "{}", run.stderr);
 }
 

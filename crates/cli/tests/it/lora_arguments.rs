@@ -35,6 +35,10 @@ fn the_strength_follows_the_last_colon() {
 fn a_strength_is_finite() {
     let error = "a.safetensors:inf".parse::<LoraArg>().unwrap_err();
     assert_eq!(error, "the strength inf is not a finite number");
+    let error = "a.safetensors:1e-50".parse::<LoraArg>().unwrap_err();
+    assert_eq!(error, "the strength 1e-50 is too small to be told from 0");
+    let lora: LoraArg = "a.safetensors:0".parse().unwrap();
+    assert_eq!(lora.strength, 0.0);
 }
 
 #[test]

@@ -65,6 +65,25 @@ fn no_input_is_written_over() {
     );
 }
 
+#[test]
+fn a_name_no_file_can_have_is_told_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("{}.png", "x".repeat(300));
+    for (name, why) in [
+        ("x.png/", "it is a folder; name a file in it"),
+        (&long, "its name is too long; file systems take 255 bytes"),
+    ] {
+        let run = overglaze(folder.path(), &["sample", "--prompt", "boot", "-o", name]);
+        assert_eq!(run.code, Some(2), "{name}");
+        assert!(
+            run.stderr.ends_with(&format!("cannot be written: {why}\n")),
+            "{}",
+            run.stderr
+        );
+        assert_eq!(files(folder.path()), Vec::<String>::new());
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn links_do_not_hide_an_input() {

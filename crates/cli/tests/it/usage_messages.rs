@@ -79,7 +79,7 @@ fn settings_that_do_not_apply_or_do_not_fit() {
         ],
         1,
         "`no.json` is not a JSON object from key to shape, such as {\"x_embedder.weight\": [3072, 64]}: invalid \
-         type: sequence, expected a map at line 1 column 0",
+         type: sequence, expected an object at line 1 column 0",
     );
     check(
         &["check", "gguf.safetensors", "--model-keys", "zero.json"],

@@ -102,8 +102,13 @@ fn json_bytes<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a [u8], StreamError> 
         });
     }
     let (length, rest) = match bytes.split_first_chunk::<LENGTH_BYTES>() {
-        Some((length, rest)) => (u64::from_le_bytes(*length), rest),
-        None => (0, &[][..]),
+        Some((length, rest)) if rest.len() >= 2 => (u64::from_le_bytes(*length), rest),
+        _ => {
+            return Err(StreamError::TooShort {
+                file: file.to_owned(),
+                found_bytes: bytes.len(),
+            });
+        }
     };
     let limit_bytes = MAX_HEADER_BYTES.min(rest.len() as u64);
     usize::try_from(length)

@@ -31,7 +31,7 @@ pub(super) fn metadata(
     for (adapter, report) in adapters.iter().zip(merge.reports()) {
         loras.push(json!({
             "name": loras::name(&adapter.arg.path),
-            "strength": adapter.arg.strength,
+            "strength": in_few_digits(adapter.arg.strength),
             "block_strengths": blocks,
             "blake3": hash(adapter)?,
             "keys_applied": report.keys_applied(),
@@ -56,6 +56,11 @@ fn earlier(text: &str) -> Vec<Value> {
         },
         _ => vec![text.into()],
     }
+}
+
+/// The number that is written as `value` is, which is not always the same number in f64.
+fn in_few_digits(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or_else(|_| value.into())
 }
 
 fn hash(adapter: &Adapter<'_>) -> Result<String, CliError> {

@@ -13,6 +13,9 @@ pub(super) struct Kind {
     wraps: bool,
     signatures: &'static [&'static [&'static str]],
     optional: &'static [&'static str],
+    /// Axes of a key's tensor, where they tell the kind from another with the same keys.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    dimensions: &'static [(&'static str, usize)],
     aliases: Vec<Alias>,
     formula: &'static str,
     layers: &'static str,
@@ -35,6 +38,7 @@ impl Kind {
             wraps: matches!(kind.build, Build::Wrap(_)),
             signatures: kind.signatures,
             optional: kind.optional,
+            dimensions: kind.dimensions,
             aliases: aliases
                 .map(|(spelling, key)| Alias { spelling, key })
                 .collect(),
@@ -78,6 +82,10 @@ impl Kind {
         let aliases =
             aliases.map(|(name, spellings)| format!("{} for {}", all(&spellings, ", "), key(name)));
         let aliases: Vec<_> = aliases.collect();
+        let dimensions = self.dimensions.iter();
+        let dimensions =
+            dimensions.map(|(name, count)| format!("{} with {count} dimensions", key(name)));
+        let dimensions: Vec<_> = dimensions.collect();
         let heading = if self.wraps {
             "keys, beside another kind's"
         } else {
@@ -86,6 +94,7 @@ impl Kind {
         let mut facts = vec![
             (heading, signatures.join(", or ")),
             ("optional keys", all(self.optional, ", ")),
+            ("told apart by", dimensions.join(", ")),
             ("also spelled", aliases.join("; ")),
             ("formula", self.formula.into()),
             ("layers", self.layers.into()),
