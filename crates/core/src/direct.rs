@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, FloatDType, Tensor};
 use overglaze_patches::{LayerShape, LowRank, Patch, tensor_bytes};
+use overglaze_quant::kernels::is_host;
 
 use crate::{
     Error, LayerWeights, PatchStack, PatchedLayer, Weight, dense,
@@ -29,10 +30,15 @@ pub(crate) fn merged(
     if patches.is_empty() {
         return Ok(None);
     }
-    let merged = match tiled(layer, &patches, &device)? {
+    let mut merged = match tiled(layer, &patches, &device)? {
         Some(merged) => merged,
         None => plain(layer, &patches, &device)?,
     };
+    // The products of a packed base read a narrow type in place; that of a tensor would be widened in every pass.
+    let is_packed = |base: &LayerWeights| matches!(base.weight, Weight::Packed(_));
+    if is_host(&device) && layer.weights_in_place().is_some_and(is_packed) {
+        merged.weight = merged.weight.packed();
+    }
     Ok(Some(Arc::new(merged)))
 }
 
@@ -52,7 +58,10 @@ fn tiled(
     let Some(LowRank { up, down }) = thin_sum(patches, &shape) else {
         return Ok(None);
     };
-    let weight = packed.plus_product(up, down, layer.base_dtype().into(), device);
+    if !is_host(device) {
+        return Ok(None);
+    }
+    let weight = packed.plus_product(up, down, layer.base_dtype().into());
     layer.traffic().count_decode();
     let bias = base.bias.clone();
     let bias = bias.map(|bias| dense::values(bias, device, layer.traffic()));
@@ -63,7 +72,7 @@ fn tiled(
         })
     })?;
     Ok(Some(LayerWeights {
-        weight: Weight::Dense(weight),
+        weight: Weight::Packed(weight),
         bias: sum(bias, delta).map(|bias| dense::cast(bias, layer.bias_dtype())),
     }))
 }

@@ -33,6 +33,14 @@ impl Weight {
         }
     }
 
+    /// The same values packed, where a format has their dtype.
+    pub(crate) fn packed(self) -> Self {
+        let Self::Dense(weight) = &self else {
+            return self;
+        };
+        QuantizedTensor::of_dense(weight).map_or(self, Self::Packed)
+    }
+
     /// Name of the format the values are stored in.
     pub(crate) fn format_name(&self) -> &'static str {
         match self {

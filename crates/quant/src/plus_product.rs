@@ -1,4 +1,4 @@
-//! `W' = round(W + up · down)`: a packed matrix and a product of two thin factors, as a dense matrix.
+//! `W' = round(W + up · down)`: a packed matrix and a product of two thin factors, as a matrix of floats.
 //!
 //! On the host, tile by tile of rows: a tile is decoded into the second-level cache, the product is added to it
 //! there, and it is rounded into its place. Neither the decoded matrix nor the product ever exists as a whole, and
@@ -6,30 +6,24 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Bytes, DType, Device, Element, FloatDType, Tensor, TensorData};
+use burn::tensor::{Bytes, DType, Element, FloatDType, Tensor, TensorData};
 use half::{f16, slice::HalfFloatSliceExt};
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::{
     QuantizedTensor,
     host_data::to_f32,
-    kernels::{InputRows, OutputGrid, is_host, written_by_chunks},
+    kernels::{InputRows, OutputGrid, written_by_chunks},
 };
 
 impl QuantizedTensor {
-    /// The matrix plus `up` `[d_output, rank]` times `down` `[rank, d_input]`, both f32: summed in f32, rounded
-    /// once to `dtype`, on `device`.
+    /// The matrix plus `up` `[d_output, rank]` times `down` `[rank, d_input]`, both f32: summed in f32, and rounded
+    /// once to `dtype`; a matrix in host memory in the format of that name, f32 where there is none.
     ///
     /// # Panics
     /// If the sizes do not fit, or a factor is not f32.
     #[must_use]
-    pub fn plus_product(
-        &self,
-        up: Tensor<2>,
-        down: Tensor<2>,
-        dtype: FloatDType,
-        device: &Device,
-    ) -> Tensor<2> {
+    pub fn plus_product(&self, up: Tensor<2>, down: Tensor<2>, dtype: FloatDType) -> Self {
         let ([d_output, d_input], rank) = (self.shape(), down.dims()[0]);
         assert_eq!(
             [up.dims(), down.dims()],
@@ -37,41 +31,34 @@ impl QuantizedTensor {
             "the factors do not fit the matrix"
         );
         assert_eq!([up.dtype(), down.dtype()], [DType::F32; 2], "sums are f32");
-        let dtype = DType::from(dtype);
-        let is_empty = d_output == 0 || d_input == 0 || rank == 0;
-        let is_written_here = matches!(dtype, DType::F32 | DType::BF16 | DType::F16);
-        if !is_host(device) || !is_written_here || is_empty {
-            let weight = self.to_dense(device, FloatDType::F32);
-            let product = up.to_device(device).matmul(down.to_device(device));
-            return (weight + product).cast(dtype);
-        }
         let (up, down) = (up.into_data(), down.into_data());
-        let (up, down) = (to_f32(&up), to_f32(&down));
-        let (up, down) = (InputRows::new(&up, rank), &*down);
-        let data = match dtype {
-            DType::BF16 => self.rounded(up, down, dtype, round_bf16),
-            DType::F16 => self.rounded(up, down, dtype, |sums, values: &mut [f16]| {
+        let product = Product {
+            up: &to_f32(&up),
+            down: &to_f32(&down),
+            rank,
+        };
+        match dtype {
+            FloatDType::BF16 => self.rounded(DType::BF16, product, round_bf16),
+            FloatDType::F16 => self.rounded(DType::F16, product, |sums, values: &mut [f16]| {
                 values.convert_from_f32_slice(sums);
             }),
-            _ => self.rounded(up, down, dtype, |sums, values: &mut [f32]| {
+            _ => self.rounded(DType::F32, product, |sums, values: &mut [f32]| {
                 values.copy_from_slice(sums);
             }),
-        };
-        Tensor::from_data(data, (device, dtype))
+        }
     }
 
     /// `round` writes sums as values whose bits are those of `dtype`.
     fn rounded<T: Element + Copy + Default + Send>(
         &self,
-        up: InputRows<'_>,
-        down: &[f32],
         dtype: DType,
+        product: Product<'_>,
         round: impl Fn(&[f32], &mut [T]) + Sync + Send,
-    ) -> TensorData {
+    ) -> Self {
         let [d_output, d_input] = self.shape();
-        let tile_rows = (TILE_VALUES / d_input).next_multiple_of(ROW_STEP);
+        let tile_rows = (TILE_VALUES / d_input.max(1)).next_multiple_of(ROW_STEP);
         let tile_rows = tile_rows.clamp(ROW_STEP, MAX_TILE_ROWS).min(d_output);
-        let tile_len = tile_rows * d_input;
+        let tile_len = (tile_rows * d_input).max(1);
         let merged = written_by_chunks(
             d_output * d_input,
             tile_len,
@@ -79,22 +66,35 @@ impl QuantizedTensor {
             |(sums, values), index, len| {
                 let first = index * tile_rows;
                 let (sums, values) = (&mut sums[..len], &mut values[..len]);
-                self.add_rows(first..first + len / d_input, up, down, sums);
+                self.add_rows(first..first + len / d_input, product, sums);
                 round(sums, values);
                 values
             },
         );
-        TensorData::from_bytes(Bytes::from_elems(merged), self.shape(), dtype)
+        let merged = TensorData::from_bytes(Bytes::from_elems(merged), self.shape(), dtype);
+        Self::of_data(merged).expect("the float formats are part of this crate")
     }
 
     /// Writes the sums of `rows`.
-    fn add_rows(&self, rows: Range<usize>, up: InputRows<'_>, down: &[f32], sums: &mut [f32]) {
+    fn add_rows(&self, rows: Range<usize>, product: Product<'_>, sums: &mut [f32]) {
         self.decode_rows(rows.clone(), sums);
-        let d_input = self.shape()[1];
+        let Product { up, down, rank } = product;
+        if rank == 0 {
+            return;
+        }
+        let (d_input, up) = (self.shape()[1], InputRows::new(up, rank));
         for mut tile in OutputGrid::new(sums, d_input, [rows.len(), d_input]).into_tiles() {
             tile.add_product_of(up.slice(rows.clone()), down);
         }
     }
+}
+
+/// Two thin factors: `up` `[d_output, rank]`, `down` `[rank, d_input]`.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    up: &'a [f32],
+    down: &'a [f32],
+    rank: usize,
 }
 
 /// Writes the nearest bf16 of each sum, ties to even.

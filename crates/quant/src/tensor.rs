@@ -9,7 +9,7 @@ use rayon::{
 };
 
 use crate::{
-    Parts, QuantError, QuantFormat,
+    Parts, QuantError, QuantFormat, formats_by_name,
     host_data::{from_f32, to_f32},
     kernels::{self, InputRows, PackedMatrix, Plan, WeightRows, is_host},
 };
@@ -52,6 +52,25 @@ impl QuantizedTensor {
             shape,
             parts,
         })
+    }
+
+    /// The values of a dense matrix `[d_output, d_input]`, as they are, in the format of its dtype; `None` where there
+    /// is no such format.
+    #[must_use]
+    pub fn of_dense(matrix: &Tensor<2>) -> Option<Self> {
+        Self::of_data(matrix.to_data())
+    }
+
+    /// As [`of_dense`](Self::of_dense).
+    pub(crate) fn of_data(matrix: TensorData) -> Option<Self> {
+        let dtype = Some(matrix.dtype());
+        let mut formats = formats_by_name().into_iter();
+        let format = formats.find(|format| format.dense_dtype() == dtype)?;
+        let [d_output, d_input] = **matrix.shape() else {
+            return None;
+        };
+        let bytes = bytes::Bytes::from_owner(Owner(matrix.into_bytes()));
+        Self::new(format, [d_output, d_input], Parts::values(bytes)).ok()
     }
 
     /// How the matrix is packed.
@@ -224,6 +243,15 @@ impl fmt::Debug for QuantizedTensor {
             .field("shape", &self.shape)
             .field("parts", &self.parts)
             .finish()
+    }
+}
+
+/// Burn's bytes, to be shared.
+struct Owner(Bytes);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

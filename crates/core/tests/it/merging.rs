@@ -2,8 +2,8 @@
 
 use burn::tensor::{DType, Tensor};
 use overglaze_core::{
-    LayerTree, LoaderConfig, PatchedLayer, PatchedLinear, Weight, merge, mount, mounted, restore,
-    swap,
+    LayerTree, LoaderConfig, PatchedLayer, PatchedLinear, Path, Weight, merge, mount, mounted,
+    restore, swap,
 };
 use overglaze_patches::PatchSet;
 
@@ -276,6 +276,38 @@ fn merging_by_tiles_gives_the_sums_of_merging_as_a_whole() {
                     "{format} {shape:?}: {found} {expected}"
                 );
             }
+        }
+    }
+}
+
+/// A merged copy of a packed weight is multiplied with as the packed weight is, and not widened in every pass.
+#[test]
+fn a_merged_copy_of_a_packed_weight_is_packed() {
+    let shape = [24, 32];
+    let input = plain([3, shape[1]], 5);
+    let thin = || lora(shape, 3, 20);
+    let whole = || TestPatch::new(Some(plain(shape, 20)), None).shared();
+    for format in ["f32", "bf16", "f16", "q8_0"] {
+        for patch in [thin(), whole()] {
+            let layer = PatchedLinear::from_weights(packed(format, shape, 1), None, flex());
+            let mut toy = Toy::new(vec![("fc", layer)]);
+            let set = patch_set(vec![("fc", patch)]);
+            merge(&mut toy, &[("set", &set, 1.0)]).expect("it fits");
+            let layer = &toy.layers[0];
+            let effective = layer.effective_values(&flex());
+            let (weight, bias) = effective.expect("it is resident");
+            let product = input.clone().matmul(weight.transpose());
+            let path = layer.path(&flex(), input.dtype()).expect("it is resident");
+            let expected = match bias {
+                // It is rounded to the base's dtype, so that it is cast in a pass.
+                Some(bias) => product + bias.unsqueeze(),
+                None => {
+                    assert_eq!(path, Path::Native, "{format}");
+                    product
+                }
+            };
+            let found = layer.try_forward(input.clone()).expect("it runs");
+            assert_close(format, &found, &expected, 1e-5);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A packed matrix plus a product of thin factors, against sums in f64.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
-use overglaze_quant::{QuantizedTensor, formats_by_name};
+use overglaze_quant::{QuantizedTensor, format_by_name, formats_by_name};
 
 use crate::packing::{packed, values};
 
@@ -25,12 +25,11 @@ fn the_sum_is_rounded_once() {
 fn check(weight: &QuantizedTensor, rank: usize, dtype: FloatDType, roundoff: f64) {
     let [d_output, d_input] = weight.shape();
     let (up, down) = (values(d_output * rank), values(rank * d_input));
-    let mut base = vec![0.0; d_output * d_input];
-    weight.decode_rows(0..d_output, &mut base);
+    let base = decoded(weight);
     let found = plus(weight, &up, &down, dtype);
-    assert_eq!(found.dtype(), DType::from(dtype));
-    assert_eq!(found.dims(), weight.shape());
-    let found: Vec<f32> = found.into_data().iter().collect();
+    assert_eq!(found.format().dense_dtype(), Some(DType::from(dtype)));
+    assert_eq!(found.shape(), weight.shape());
+    let found = decoded(&found);
     assert_ne!(found, base);
     for (index, found) in found.iter().enumerate() {
         let (row, column) = (index / d_input, index % d_input);
@@ -49,7 +48,14 @@ fn check(weight: &QuantizedTensor, rank: usize, dtype: FloatDType, roundoff: f64
     }
 }
 
-fn plus(weight: &QuantizedTensor, up: &[f32], down: &[f32], dtype: FloatDType) -> Tensor<2> {
+fn decoded(weight: &QuantizedTensor) -> Vec<f32> {
+    let [d_output, d_input] = weight.shape();
+    let mut values = vec![0.0; d_output * d_input];
+    weight.decode_rows(0..d_output, &mut values);
+    values
+}
+
+fn plus(weight: &QuantizedTensor, up: &[f32], down: &[f32], dtype: FloatDType) -> QuantizedTensor {
     let device = Device::flex();
     let [d_output, d_input] = weight.shape();
     let [up, down] = [
@@ -57,14 +63,27 @@ fn plus(weight: &QuantizedTensor, up: &[f32], down: &[f32], dtype: FloatDType) -
         (down, [down.len() / d_input, d_input]),
     ]
     .map(|(values, shape)| Tensor::from_data(TensorData::new(values.to_vec(), shape), &device));
-    weight.plus_product(up, down, dtype, &device)
+    weight.plus_product(up, down, dtype)
 }
 
 #[test]
 fn sums_beyond_a_dtype_are_infinite() {
     let weight = packed(formats_by_name()[0], [2, 32]);
     let found = plus(&weight, &[1e5, -1e5], &[1.0; 32], FloatDType::F16);
-    let found: Vec<f32> = found.into_data().iter().collect();
+    let found = decoded(&found);
     assert!(found[..32].iter().all(|value| *value == f32::INFINITY));
     assert!(found[32..].iter().all(|value| *value == f32::NEG_INFINITY));
+}
+
+#[test]
+fn nothing_is_added_where_there_is_nothing() {
+    let format = format_by_name("bf16").expect("a format");
+    let device = Device::flex();
+    for shape in [[3, 32], [0, 32], [3, 0]] {
+        let weight = packed(format, shape);
+        let [up, down] = [[shape[0], 0], [0, shape[1]]].map(|shape| Tensor::zeros(shape, &device));
+        let found = weight.plus_product(up, down, FloatDType::F32);
+        assert_eq!(found.shape(), shape);
+        assert_eq!(decoded(&found), decoded(&weight));
+    }
 }

@@ -16,7 +16,7 @@ const VERDICTS: &[(&str, &str)] = &[
     ("st_ok_unordered", ""),
     ("st_ok_only_metadata", ""),
     ("st_empty", "is empty, not a safetensors file"),
-    ("st_short", "bytes, expected 10 or more; it is truncated"),
+    ("st_short", "has 3 bytes, expected 10 or more"),
     (
         "st_len_i64max",
         "header length is 9223372036854775807 bytes",
