@@ -21,11 +21,7 @@ use crate::{
     tensor_file::write_latents,
 };
 
-use super::{
-    JSON_VERSION,
-    check::Fit,
-    sweep::{check_finite, microseconds},
-};
+use super::{JSON_VERSION, check::Fit, sweep::microseconds};
 
 /// The JSON document of a sample.
 #[derive(Clone, Debug, Serialize)]
@@ -40,9 +36,6 @@ pub struct SampleReport {
     pub seconds_per_image: f64,
     /// Where the weights were.
     pub residency: Residency,
-    /// `latents`, where they hold NaN or infinite values; left out where they do not.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub non_finite: Vec<String>,
 }
 
 /// A LoRA of a sample.
@@ -71,13 +64,14 @@ pub(crate) fn run(
 ) -> Result<Exit, CliError> {
     let (_, report) = sample(args, flags, console)?;
     console.result(&report, || report.text())?;
-    check_finite(&report.non_finite)
+    Ok(Exit::Done)
 }
 
 /// Samples and writes the files that were asked for; prints nothing but progress.
 ///
 /// # Errors
-/// What is wrong with a flag, a file or the device, or a LoRA that does not fit.
+/// What is wrong with a flag, a file or the device, a LoRA that does not fit, or [`CliError::NotFinite`]; then nothing
+/// is written.
 pub fn sample(
     args: &SampleArgs,
     flags: &GlobalArgs,
@@ -102,6 +96,11 @@ pub fn sample(
         seconds_per_image,
     } = scene.sample(&model.flux.transformer, &bar)?;
     bar.finish_and_clear();
+    if !latents.is_finite() {
+        return Err(CliError::NotFinite {
+            names: "the sample".into(),
+        });
+    }
     if let Some(place) = outputs.latents {
         write_latents(place, &[(LATENTS, &latents)], &metadata(args, &model))?;
     }
@@ -115,10 +114,6 @@ pub fn sample(
         loras,
         seconds_per_image,
         residency: Residency::of(&model.flux.base),
-        non_finite: (!latents.is_finite())
-            .then(|| LATENTS.to_owned())
-            .into_iter()
-            .collect(),
     };
     Ok((latents, report))
 }

@@ -157,15 +157,18 @@ fn results_that_are_no_numbers_fail_the_run() {
         "bag",
         "--steps",
         "1",
-        "--json",
         "--lora",
         &format!("{}:3e38", text(&lora)),
+        "-o",
+        "good.png",
     ];
+    fs::write(folder.path().join("good.png"), "of yesterday").unwrap();
     let run = overglaze(folder.path(), &arguments);
-    assert_eq!(
-        (run.code, &run.json()["non_finite"][0]),
-        (Some(1), &"latents".into())
-    );
+    assert_eq!(run.code, Some(1));
+    let expected = "error: the results of the sample hold NaN or infinite values";
+    assert!(run.stderr.starts_with(expected), "{}", run.stderr);
+    let picture = fs::read_to_string(folder.path().join("good.png"));
+    assert_eq!(picture.unwrap(), "of yesterday");
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn non_finite(base: &Latents, columns: &[Column]) -> Vec<String> {
 }
 
 /// An error that names the columns whose results are not all finite numbers.
-pub(super) fn check_finite(names: &[String]) -> Result<Exit, CliError> {
+fn check_finite(names: &[String]) -> Result<Exit, CliError> {
     if names.is_empty() {
         return Ok(Exit::Done);
     }
