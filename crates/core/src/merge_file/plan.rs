@@ -180,15 +180,10 @@ impl Layers<'_> {
             weight,
             bias,
         } = self.at(path);
-        let entry = source_tensor::entry(self.source, &weight)?;
-        if entry.shape != shape.dims() {
-            let expected = format!("that of {shape}");
-            return Err(source_tensor::wrong_shape(
-                self.source,
-                &weight,
-                entry,
-                expected,
-            ));
+        self.check_shape(&weight, &shape.dims(), || format!("that of {shape}"))?;
+        if let Some(bias) = &bias {
+            let dims = [shape.d_output()];
+            self.check_shape(bias, &dims, || format!("{dims:?}, a value for each output"))?;
         }
         Ok(MergedLayer {
             bias: bias.unwrap_or_else(|| bias_beside(&weight)),
@@ -196,6 +191,25 @@ impl Layers<'_> {
             weight,
             patches: PatchStack::default(),
         })
+    }
+
+    /// That the tensor `name` has the dimensions `dims`, which `expected` puts in words.
+    fn check_shape(
+        &self,
+        name: &str,
+        dims: &[usize],
+        expected: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let entry = source_tensor::entry(self.source, name)?;
+        if entry.shape == dims {
+            return Ok(());
+        }
+        Err(source_tensor::wrong_shape(
+            self.source,
+            name,
+            entry,
+            expected(),
+        ))
     }
 
     fn at(&self, path: &str) -> FileLayer {

@@ -301,6 +301,8 @@ fn what_cannot_be_merged_is_said() {
     };
     insert("wide.weight", "F64", &SHAPE, 8 * 192);
     insert("norm.weight", "F32", &[6], 24);
+    insert("longer.weight", "F32", &SHAPE, 4 * 192);
+    insert("longer.bias", "F32", &[7], 28);
     let check = |set: &PatchSet, expected: &str| {
         let found = message(merged(&source, &[("set", set, 1.0)]));
         assert!(found.contains(expected), "{found}");
@@ -316,6 +318,10 @@ fn what_cannot_be_merged_is_said() {
             TestPatch::new(None, Some(plain([6], 3))).shared(),
         )]),
         "the norm has no `norm.bias`, and a model that has none would not read one",
+    );
+    check(
+        &patch_set(vec![("longer", lora(SHAPE, 2, 20))]),
+        "toy.safetensors: tensor `longer.bias` has shape [7], expected [6], a value for each output",
     );
     check(
         &patch_set(vec![(
