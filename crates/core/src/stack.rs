@@ -138,12 +138,8 @@ impl PatchStack {
         self.mounted.iter().any(|mounted| &*mounted.adapter == name)
     }
 
-    /// Adds `patch` of `adapter` at `strength`; for stacks that go through Burn's own hook. A layer checks
-    /// the fit and takes patches through [`PatchedLayer::add_patch`](crate::PatchedLayer::add_patch).
-    ///
-    /// # Errors
-    /// [`Error::NameTaken`], [`Error::BadStrength`].
-    pub fn add(
+    /// Adds `patch` of `adapter` at `strength` by sidecar; that it fits the layer has been checked.
+    pub(crate) fn add(
         &mut self,
         adapter: &str,
         patch: Arc<dyn Patch>,
