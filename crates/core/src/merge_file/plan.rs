@@ -10,7 +10,8 @@ use overglaze_patches::{LayerShape, Operator, Patch, PatchSet};
 use overglaze_stream::{TensorEntry, WeightSource};
 
 use crate::{
-    Error, Fitted, KeyOutcome, LayerLimits, LayerShapes, MountReport, Mounting, PatchStack,
+    Error, Fitted, KeyOutcome, LayerLimits, LayerShapes, MountReport, MountedPatch, Mounting,
+    PatchStack,
     fit::{fit_shapes, nothing_applied},
     source_tensor,
 };
@@ -75,7 +76,9 @@ impl Plan {
                 if strength != 0.0 {
                     let layer = layers.layer_in(&mut merged, &path)?;
                     layer.patches.check_replaced(&path, name, &*patch)?;
-                    layer.patches.add(name, patch, strength)?;
+                    layer.patches.check(name, strength)?;
+                    let mounted = MountedPatch::new((*name).into(), patch, strength);
+                    layer.patches.push(mounted.into_direct());
                 }
             }
             plan.reports.push(report);

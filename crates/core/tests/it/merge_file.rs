@@ -153,6 +153,31 @@ fn sums_against_the_base_are_rounded_once() {
 }
 
 #[test]
+fn the_order_of_the_sets_does_not_matter() {
+    let source = source(&[("fc", "F32", SHAPE)]);
+    let ones = TestPatch::new(
+        Some(Tensor::ones(SHAPE, &flex())),
+        Some(Tensor::ones([6], &flex())),
+    );
+    for patch in [ones.shared(), lora(SHAPE, 2, 20)] {
+        let set = patch_set(vec![("fc", patch)]);
+        // Whatever is added before the two large ones is lost to rounding.
+        let sets = [("a", &set, 1e8), ("b", &set, -1e8), ("c", &set, 1.0)];
+        let expected = merged(&source, &sets).expect("it fits");
+        for order in [[0, 2, 1], [1, 0, 2], [2, 0, 1], [2, 1, 0]] {
+            let found = merged(&source, &order.map(|index: usize| sets[index])).expect("it fits");
+            for name in ["fc.weight", "fc.bias"] {
+                assert_eq!(
+                    found.read(name).ok(),
+                    expected.read(name).ok(),
+                    "{name} {order:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_device_without_the_stored_type_rounds_the_same() {
     let source = source(&[("fc", "BF16", SHAPE)]);
     let set = patch_set(vec![("fc", TestPatch::gain(0.3).shared())]);
