@@ -69,7 +69,7 @@ impl Plan {
         } in sets
         {
             let strengths =
-                strengths.resolve_in(layers.shapes(&|path| layers.shape(path)), name)?;
+                strengths.resolve_in(layers.fitted_by(&|path| layers.shape_at(path)), name)?;
             let Fitted { patches, report } = layers.fit(name, set)?;
             for (path, patch) in patches {
                 let strength = strengths.at(&path);
@@ -135,13 +135,7 @@ impl MergedLayer {
 impl Layers<'_> {
     /// The patches of `set` that can be merged.
     fn fit(&self, name: &str, set: &PatchSet) -> Result<Fitted, Error> {
-        let shape = |path: &str| (self.known.layer)(path).map(|layer| layer.shape);
-        let shapes = LayerShapes {
-            names: self.known.names,
-            shape: &shape,
-            limits: &|_| LayerLimits::default(),
-        };
-        let mut fitted = fit_shapes(shapes, set)?;
+        let mut fitted = fit_shapes(self.fitted_by(&|path| self.shape_at(path)), set)?;
         self.refuse(&mut fitted)?;
         if fitted.patches.is_empty() {
             return Err(nothing_applied(name, &fitted.report));
@@ -149,7 +143,8 @@ impl Layers<'_> {
         Ok(fitted)
     }
 
-    fn shapes<'a>(&self, shape: &'a dyn Fn(&str) -> Option<LayerShape>) -> LayerShapes<'a>
+    /// What sets are fitted by, with [`shape_at`](Self::shape_at) as `shape`.
+    fn fitted_by<'a>(&self, shape: &'a dyn Fn(&str) -> Option<LayerShape>) -> LayerShapes<'a>
     where
         Self: 'a,
     {
@@ -160,7 +155,7 @@ impl Layers<'_> {
         }
     }
 
-    fn shape(&self, path: &str) -> Option<LayerShape> {
+    fn shape_at(&self, path: &str) -> Option<LayerShape> {
         (self.known.layer)(path).map(|layer| layer.shape)
     }
 
@@ -183,7 +178,7 @@ impl Layers<'_> {
             weight,
             bias,
         } = self.at(path);
-        self.check_shape(&weight, &shape.dims(), || format!("that of {shape}"))?;
+        self.check_shape(&weight, shape.dims(), || format!("that of {shape}"))?;
         if let Some(bias) = &bias {
             let dims = [shape.d_output()];
             self.check_shape(bias, &dims, || format!("{dims:?}, a value for each output"))?;
