@@ -83,8 +83,9 @@ impl<'a> FileMerge<'a> {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::BadStrength`], [`Error::PatternUnmatched`], [`Error::TwoReplacements`],
     /// [`Error::NothingApplied`] when not one key of a set fits, [`Error::MissingTensor`]
-    /// or [`Error::WrongShape`] where layers and source do not belong together, or [`Error::WrongDtype`] where one
-    /// target of a set is for tensors of which only some are of a type that can be merged into.
+    /// or [`Error::WrongShape`] where layers and source do not belong together, [`Error::WrongDtype`] where one
+    /// target of a set is for tensors of which only some are of a type that can be merged into, or [`Error::Patch`]
+    /// when a residual cannot be computed.
     pub fn plan<'b, M>(
         source: &'a dyn WeightSource,
         layers: FileLayers<'_>,
@@ -120,7 +121,7 @@ impl<'a> FileMerge<'a> {
         known.len() + added.count()
     }
 
-    /// Tensors that patches are for.
+    /// Tensors that get new values: a weight or a bias that some patch has a residual on, and biases that are added.
     #[must_use]
     pub fn num_changed(&self) -> usize {
         self.plan.changes.len()

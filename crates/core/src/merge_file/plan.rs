@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use overglaze_patches::{LayerShape, Operator, Patch, PatchSet};
+use overglaze_patches::{BaseAccess, BaseLayer, LayerShape, Operator, Patch, PatchError, PatchSet};
 use overglaze_stream::{TensorEntry, WeightSource};
 
 use crate::{
@@ -84,27 +84,25 @@ impl Plan {
             plan.reports.push(report);
         }
         for layer in merged.into_values() {
-            plan.add(source, layer);
+            plan.add(source, layer)?;
         }
         Ok(plan)
     }
 
-    fn add(&mut self, source: &dyn WeightSource, layer: MergedLayer) {
+    fn add(&mut self, source: &dyn WeightSource, layer: MergedLayer) -> Result<(), Error> {
         let (index, entry) = (self.layers.len(), &source.entries()[&layer.weight]);
         let change = |parameter| Change {
             layer: index,
             parameter,
         };
-        self.changes
-            .insert(layer.weight.clone(), change(Parameter::Weight));
-        if let Some(widened) = layer.widened(entry) {
-            self.entries.insert(layer.weight.clone(), widened);
+        if layer.changes_weight()? {
+            self.changes
+                .insert(layer.weight.clone(), change(Parameter::Weight));
+            if let Some(widened) = layer.widened(entry) {
+                self.entries.insert(layer.weight.clone(), widened);
+            }
         }
-        if layer
-            .patches
-            .iter()
-            .any(|mounted| mounted.patch().changes_bias())
-        {
+        if layer.changes_bias() {
             self.changes
                 .insert(layer.bias.clone(), change(Parameter::Bias));
             if !source.entries().contains_key(&layer.bias) {
@@ -114,10 +112,25 @@ impl Plan {
             }
         }
         self.layers.push(layer);
+        Ok(())
     }
 }
 
 impl MergedLayer {
+    fn changes_weight(&self) -> Result<bool, Error> {
+        for mounted in self.patches.iter() {
+            if changes_weight(&**mounted.patch(), &self.shape)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn changes_bias(&self) -> bool {
+        let mut patches = self.patches.iter();
+        patches.any(|mounted| mounted.patch().changes_bias())
+    }
+
     /// The weight's entry with as many columns as the widest patch reads, where those are more than the base's.
     fn widened(&self, entry: &TensorEntry) -> Option<TensorEntry> {
         let d_input = self.shape.d_input();
@@ -305,6 +318,15 @@ impl fmt::Display for Obstacle {
             ),
         }
     }
+}
+
+/// Whether `patch` has a ΔW; it is computed only for a patch that changes the bias and may change nothing else.
+fn changes_weight(patch: &dyn Patch, shape: &LayerShape) -> Result<bool, PatchError> {
+    let reads_weight = patch.base_access() == BaseAccess::Weight;
+    if !patch.changes_bias() || reads_weight || patch.low_rank().is_some() {
+        return Ok(true);
+    }
+    Ok(patch.delta_weight(&BaseLayer::of_shape(shape))?.is_some())
 }
 
 /// An entry of the same type with other dimensions.

@@ -24,13 +24,13 @@ const TAGS: [(&str, DType); 3] = [
 ];
 
 /// Every `<path>.weight` of `source` as a linear layer, under its path and the aliases given.
-struct Known {
-    names: NameTable,
-    layers: BTreeMap<String, FileLayer>,
+pub(crate) struct Known {
+    pub(crate) names: NameTable,
+    pub(crate) layers: BTreeMap<String, FileLayer>,
 }
 
 impl Known {
-    fn of(source: &dyn WeightSource) -> Self {
+    pub(crate) fn of(source: &dyn WeightSource) -> Self {
         let (mut names, mut layers) = (NameTable::default(), BTreeMap::new());
         for (weight, entry) in source.entries() {
             let Some(path) = weight.strip_suffix(".weight") else {
