@@ -64,7 +64,8 @@ pub(crate) type Params = [Option<ParamId>; 2];
 pub(crate) struct Residual {
     /// The thin factors of all patches that have them, strengths included.
     pub(crate) low_rank: Option<LowRank>,
-    /// Patches that apply themselves, with the factors on their output.
+    /// Patches that apply themselves, with the factors on their output: those that had a sidecar on one row of the
+    /// layer's input, which they have then on every input of the layer.
     pub(crate) sidecars: Vec<Summand>,
     /// ΔW `[d_output, fan_in]` of the other patches.
     pub(crate) weight: Option<Tensor<2>>,
@@ -259,9 +260,8 @@ impl Residual {
         let mut wide = None;
         for (patch, strength) in &self.sidecars {
             let input = first_columns(input, patch.d_input(shape));
-            if let Some(term) = patch.sidecar_linear(input) {
-                accumulate(&mut wide, scaled(term, *strength));
-            }
+            let term = patch.sidecar_linear(input).expect(HAS_SIDECAR);
+            accumulate(&mut wide, scaled(term, *strength));
         }
         if let Some(weight) = &self.weight {
             let input = first_columns(input, weight.dims()[1]);
@@ -283,9 +283,8 @@ impl Residual {
             add_feature(&mut output, narrow.pointwise(up.clone()));
         }
         for (patch, strength) in &self.sidecars {
-            if let Some(term) = patch.sidecar_conv(input) {
-                add_feature(&mut output, term.scaled(*strength));
-            }
+            let term = patch.sidecar_conv(input).expect(HAS_SIDECAR);
+            add_feature(&mut output, term.scaled(*strength));
         }
         if let Some(weight) = &self.weight {
             let term = input.convolve(weight.clone(), kernel, shape.groups());
@@ -338,3 +337,7 @@ fn sum_of_biases(patches: &[Summand], layer: &BaseLayer<'_>) -> Result<Option<Te
     }
     Ok(sum)
 }
+
+/// A term that is left out would be a wrong image without a word.
+const HAS_SIDECAR: &str =
+    "a patch that has a sidecar on one row has one on every input of its layer";
