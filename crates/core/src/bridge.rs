@@ -59,13 +59,6 @@ impl<M: Module> PatchedModule<M> {
         })
     }
 
-    /// The same under other names; the layers' paths stay.
-    #[must_use]
-    pub fn with_names(mut self, names: NameTable) -> Self {
-        self.names = names;
-        self
-    }
-
     /// The module with everything that is mounted now. Later changes need another call.
     ///
     /// A forward pass of the result panics where a patch that was checked at mount cannot compute its residual:

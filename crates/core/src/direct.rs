@@ -6,18 +6,15 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, FloatDType, Tensor};
-use overglaze_patches::{LayerShape, LowRank, Patch, tensor_bytes};
+use burn::tensor::{Device, Tensor};
+use overglaze_patches::{LayerShape, LowRank, tensor_bytes};
 use overglaze_quant::kernels::is_host;
 
 use crate::{
     Error, LayerWeights, PatchStack, PatchedLayer, Weight, dense,
-    residual::{BaseValues, Residual},
+    residual::{BaseValues, Residual, Summand},
     sums::{add_widened, joined},
 };
-
-/// A patch and the factor on its residual.
-pub(crate) type Summand = (Arc<dyn Patch>, f32);
 
 /// The merged parameters of `layer` under the direct patches of `stack`; `None` where no direct patch has an
 /// effect.
@@ -26,7 +23,7 @@ pub(crate) fn merged(
     stack: &PatchStack,
 ) -> Result<Option<Arc<LayerWeights>>, Error> {
     let device = layer.device();
-    let patches = summands(stack, &device);
+    let patches = stack.direct_summands(&device);
     if patches.is_empty() {
         return Ok(None);
     }
@@ -121,19 +118,4 @@ fn sum(bias: Option<Tensor<1>>, delta: Option<Tensor<1>>) -> Option<Tensor<1>> {
 /// Bytes of merged parameters.
 pub(crate) fn num_bytes(merged: &LayerWeights) -> usize {
     merged.weight.num_bytes() + merged.bias.as_ref().map_or(0, tensor_bytes)
-}
-
-/// The direct patches with an effect as copies on `device`, which nothing keeps.
-fn summands(stack: &PatchStack, device: &Device) -> Vec<Summand> {
-    let direct = stack.in_order().filter(|mounted| mounted.is_direct());
-    let active = direct.filter(|mounted| mounted.strength() != 0.0);
-    active
-        .map(|mounted| {
-            let patch = mounted.patch().to_device(device, FloatDType::F32);
-            match patch.at_strength(mounted.strength()) {
-                Some(patch) => (patch, 1.0),
-                None => (patch, mounted.strength()),
-            }
-        })
-        .collect()
 }

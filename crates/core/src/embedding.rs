@@ -11,7 +11,7 @@ use burn::{
     nn::{Embedding, EmbeddingConfig},
     tensor::{DType, Device, Int, Tensor, TensorData},
 };
-use overglaze_patches::{LayerShape, LowRank, Operator, PatchError};
+use overglaze_patches::{LayerShape, LowRank};
 use overglaze_quant::QuantizedTensor;
 
 use crate::{
@@ -109,10 +109,7 @@ impl PatchedEmbedding {
             Some(weight) => weight.clone().select(0, ids.clone()),
             None => rows_of(&current.weights, (ids, &wanted), &self.state.traffic),
         };
-        let term = match residual {
-            Some(residual) => residual_rows(&residual, ids)?,
-            None => None,
-        };
+        let term = residual.and_then(|residual| residual_rows(&residual, ids));
         let rows = match term {
             Some(term) => dense::cast(rows, DType::F32) + term,
             None => rows,
@@ -261,14 +258,7 @@ fn decoded_rows(weight: &QuantizedTensor, wanted: &[usize]) -> TensorData {
 }
 
 /// The rows `ids` of ΔW, `[num_ids, d_model]`.
-fn residual_rows(residual: &Residual, ids: &Tensor<1, Int>) -> Result<Option<Tensor<2>>, Error> {
-    if residual.bias.is_some() {
-        return Err(Error::Patch(PatchError::NoMeaning {
-            kind: "bias".into(),
-            operator: Operator::Embedding,
-            why: "it has none".into(),
-        }));
-    }
+fn residual_rows(residual: &Residual, ids: &Tensor<1, Int>) -> Option<Tensor<2>> {
     let mut sum = None;
     if let Some(LowRank { up, down }) = &residual.low_rank {
         add_widened(
@@ -279,5 +269,5 @@ fn residual_rows(residual: &Residual, ids: &Tensor<1, Int>) -> Result<Option<Ten
     if let Some(weight) = &residual.weight {
         add_widened(&mut sum, weight.clone().select(0, ids.clone()));
     }
-    Ok(sum)
+    sum
 }

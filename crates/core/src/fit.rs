@@ -40,14 +40,6 @@ impl fmt::Debug for LayerShapes<'_> {
     }
 }
 
-/// What would become of every key of `set` on `tree`, which stays as it is; also where nothing applies.
-///
-/// # Errors
-/// [`Error::Layer`] when a name of the tree stands for rows its layer does not have, or for some twice.
-pub fn fit_report(tree: &impl LayerTree, set: &PatchSet) -> Result<MountReport, Error> {
-    Ok(fit_tree(tree, set)?.report)
-}
-
 /// Finds the layers of `set` in `tree` and checks every shape; at least one key must fit.
 pub(crate) fn fit(tree: &impl LayerTree, name: &str, set: &PatchSet) -> Result<Fitted, Error> {
     let fitted = fit_tree(tree, set)?;

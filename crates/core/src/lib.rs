@@ -54,7 +54,7 @@ pub use conv::{PatchedConv, PatchedConv1d, PatchedConv2d, PatchedConv3d};
 pub use conv_layout::ConvLayout;
 pub use embedding::PatchedEmbedding;
 pub use error::Error;
-pub use fit::{Fitted, LayerShapes, fit_report, fit_shapes};
+pub use fit::{Fitted, LayerShapes, fit_shapes};
 pub use frozen::{FrozenWeight, LayerWeights, StreamedWeight, WeightRef};
 pub use group_norm::PatchedGroupNorm;
 pub use layer::{LayerLimits, LayerState, PatchedLayer};

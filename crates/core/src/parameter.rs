@@ -9,7 +9,7 @@ use burn::{
     module::{Module, Param},
     tensor::{Device, Tensor},
 };
-use overglaze_patches::{LayerShape, Operator, PatchError};
+use overglaze_patches::LayerShape;
 
 use crate::{
     Error, LayerLimits, LayerState, LayerWeights, PatchedLayer, Traffic, Weight, WeightRef, dense,
@@ -47,7 +47,7 @@ impl<const D: usize> PatchedParameter<D> {
     /// The values with whatever is merged into or mounted on them, where the parameter is and in its dtype.
     ///
     /// # Errors
-    /// [`Error::Patch`] when a patch cannot compute its residual or changes a bias.
+    /// [`Error::Patch`] when a patch cannot compute its residual.
     pub fn try_value(&self) -> Result<Tensor<D>, Error> {
         let base = self.base.val();
         if self.state.patches.is_idle() && self.state.merged.is_none() {
@@ -63,13 +63,6 @@ impl<const D: usize> PatchedParameter<D> {
                 bias,
             })
         })?;
-        if delta.bias.is_some() {
-            return Err(Error::Patch(PatchError::NoMeaning {
-                kind: "bias".into(),
-                operator: Operator::Parameter,
-                why: "it has none".into(),
-            }));
-        }
         if let Some(delta) = delta.weight {
             value = value + delta;
         }

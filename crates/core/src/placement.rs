@@ -17,8 +17,8 @@ pub enum Placement {
     Sidecar,
     /// Into a merged copy of the weight. A layer whose weight is streamed cannot have one.
     Direct,
-    /// By sidecar where the base is streamed, where its values are stored in fewer bits than a float dtype of
-    /// their own has (quantized, fp8), and where sidecars are mounted already; directly elsewhere.
+    /// By sidecar where the base is streamed, where it is stored quantized, and where sidecars are mounted already;
+    /// directly elsewhere.
     Automatic,
 }
 
@@ -47,7 +47,8 @@ impl Placement {
     }
 }
 
-/// Whether the base weight is stored as the values of a float dtype, and nothing narrower.
+/// Whether the base weight is stored as the values of a float dtype, and not quantized. What it is stored as counts
+/// and not what it is in memory: on a device of its own a quantized weight is decoded.
 fn has_float_values(layer: &dyn PatchedLayer) -> bool {
     let [weight, _] = layer.base_formats();
     format_by_name(weight).is_ok_and(|format| format.dense_dtype().is_some())

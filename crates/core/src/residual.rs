@@ -22,6 +22,9 @@ use crate::{
     sums::{accumulate, add_feature, add_widened, first_columns, joined, scaled},
 };
 
+/// A patch and the factor on its residual.
+pub(crate) type Summand = (Arc<dyn Patch>, f32);
+
 /// Which of the base's parameters patches ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BaseNeeds {
@@ -61,8 +64,9 @@ pub(crate) type Params = [Option<ParamId>; 2];
 pub(crate) struct Residual {
     /// The thin factors of all patches that have them, strengths included.
     pub(crate) low_rank: Option<LowRank>,
-    /// Patches that apply themselves, with the factors on their output.
-    pub(crate) sidecars: Vec<(Arc<dyn Patch>, f32)>,
+    /// Patches that apply themselves, with the factors on their output: those that had a sidecar on one row of the
+    /// layer's input, which they have then on every input of the layer.
+    pub(crate) sidecars: Vec<Summand>,
     /// ΔW `[d_output, fan_in]` of the other patches.
     pub(crate) weight: Option<Tensor<2>>,
     /// Δb `[d_output]` of all patches.
@@ -138,7 +142,7 @@ impl PatchStack {
         if let Some(residual) = self.cache.get(&place) {
             return Ok(residual);
         }
-        let patches = self.active(place.device);
+        let patches = self.sidecar_summands(place.device);
         let residual = Residual::of(&patches, place.shape, applies_itself, base)?;
         let residual = Arc::new(residual);
         self.cache.keep(&place, &residual);
@@ -152,7 +156,7 @@ impl PatchStack {
         shape: &LayerShape,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
     ) -> Result<Option<Tensor<1>>, Error> {
-        Residual::bias(&self.active(device), shape, base)
+        Residual::bias(&self.sidecar_summands(device), shape, base)
     }
 
     /// The whole residual on the parameters themselves, on `device`: ΔW and Δb and nothing else.
@@ -162,14 +166,14 @@ impl PatchStack {
         shape: &LayerShape,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
     ) -> Result<Residual, Error> {
-        Residual::dense(&self.active(device), shape, base)
+        Residual::dense(&self.sidecar_summands(device), shape, base)
     }
 }
 
 impl Residual {
     /// ΔW and Δb of `patches`, and nothing else.
     pub(crate) fn dense(
-        patches: &[(Arc<dyn Patch>, f32)],
+        patches: &[Summand],
         shape: &LayerShape,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
     ) -> Result<Self, Error> {
@@ -180,7 +184,7 @@ impl Residual {
 
     /// Δb of `patches`.
     pub(crate) fn bias(
-        patches: &[(Arc<dyn Patch>, f32)],
+        patches: &[Summand],
         shape: &LayerShape,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
     ) -> Result<Option<Tensor<1>>, Error> {
@@ -190,7 +194,7 @@ impl Residual {
     }
 
     fn of(
-        patches: &[(Arc<dyn Patch>, f32)],
+        patches: &[Summand],
         shape: &LayerShape,
         applies_itself: impl Fn(&dyn Patch) -> bool,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
@@ -215,8 +219,8 @@ impl Residual {
     /// Adds ΔW of `dense` and Δb of `all`.
     fn add_dense(
         &mut self,
-        dense: &[(Arc<dyn Patch>, f32)],
-        all: &[(Arc<dyn Patch>, f32)],
+        dense: &[Summand],
+        all: &[Summand],
         shape: &LayerShape,
         base: impl FnOnce(BaseNeeds) -> Result<BaseValues, Error>,
     ) -> Result<(), Error> {
@@ -256,9 +260,8 @@ impl Residual {
         let mut wide = None;
         for (patch, strength) in &self.sidecars {
             let input = first_columns(input, patch.d_input(shape));
-            if let Some(term) = patch.sidecar_linear(input) {
-                accumulate(&mut wide, scaled(term, *strength));
-            }
+            let term = patch.sidecar_linear(input).expect(HAS_SIDECAR);
+            accumulate(&mut wide, scaled(term, *strength));
         }
         if let Some(weight) = &self.weight {
             let input = first_columns(input, weight.dims()[1]);
@@ -280,9 +283,8 @@ impl Residual {
             add_feature(&mut output, narrow.pointwise(up.clone()));
         }
         for (patch, strength) in &self.sidecars {
-            if let Some(term) = patch.sidecar_conv(input) {
-                add_feature(&mut output, term.scaled(*strength));
-            }
+            let term = patch.sidecar_conv(input).expect(HAS_SIDECAR);
+            add_feature(&mut output, term.scaled(*strength));
         }
         if let Some(weight) = &self.weight {
             let term = input.convolve(weight.clone(), kernel, shape.groups());
@@ -326,10 +328,7 @@ impl LinearTerms {
     }
 }
 
-fn sum_of_biases(
-    patches: &[(Arc<dyn Patch>, f32)],
-    layer: &BaseLayer<'_>,
-) -> Result<Option<Tensor<1>>, Error> {
+fn sum_of_biases(patches: &[Summand], layer: &BaseLayer<'_>) -> Result<Option<Tensor<1>>, Error> {
     let mut sum = None;
     for (patch, strength) in patches.iter().filter(|(patch, _)| patch.changes_bias()) {
         if let Some(bias) = patch.delta_bias(layer)? {
@@ -338,3 +337,7 @@ fn sum_of_biases(
     }
     Ok(sum)
 }
+
+/// A term that is left out would be a wrong image without a word.
+const HAS_SIDECAR: &str =
+    "a patch that has a sidecar on one row has one on every input of its layer";

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::{Device, FloatDType};
 use overglaze_patches::Patch;
 
-use crate::{Error, residual::Cache};
+use crate::{
+    Error,
+    residual::{Cache, Summand},
+};
 
 /// A patch in place on one layer.
 #[derive(Clone, Debug)]
@@ -138,12 +141,8 @@ impl PatchStack {
         self.mounted.iter().any(|mounted| &*mounted.adapter == name)
     }
 
-    /// Adds `patch` of `adapter` at `strength`; for stacks that go through Burn's own hook. A layer checks
-    /// the fit and takes patches through [`PatchedLayer::add_patch`](crate::PatchedLayer::add_patch).
-    ///
-    /// # Errors
-    /// [`Error::NameTaken`], [`Error::BadStrength`].
-    pub fn add(
+    /// Adds `patch` of `adapter` at `strength` by sidecar; that it fits the layer has been checked.
+    pub(crate) fn add(
         &mut self,
         adapter: &str,
         patch: Arc<dyn Patch>,
@@ -259,18 +258,37 @@ impl PatchStack {
         sidecars.filter(|mounted| mounted.strength != 0.0)
     }
 
-    /// Sidecars whose strength is not zero, as copies on `device`, each with the factor on its residual.
-    pub(crate) fn active(&self, device: &Device) -> Vec<(Arc<dyn Patch>, f32)> {
-        let mut sidecars: Vec<_> = self.sidecars().collect();
-        sidecars.sort_by(|a, b| a.adapter.cmp(&b.adapter));
-        let on_device = |mounted: &MountedPatch| {
-            let patch = mounted.on(device, FloatDType::F32);
+    /// The sidecars with an effect, as copies on `device` that are kept.
+    pub(crate) fn sidecar_summands(&self, device: &Device) -> Vec<Summand> {
+        self.summands(
+            |mounted| !mounted.is_direct,
+            |mounted| mounted.on(device, FloatDType::F32),
+        )
+    }
+
+    /// The direct patches with an effect, as copies on `device` that nothing keeps.
+    pub(crate) fn direct_summands(&self, device: &Device) -> Vec<Summand> {
+        self.summands(
+            |mounted| mounted.is_direct,
+            |mounted| mounted.patch.to_device(device, FloatDType::F32),
+        )
+    }
+
+    /// The patches that are `wanted` and whose strength is not zero, in the order of the adapters' names.
+    fn summands(
+        &self,
+        wanted: impl Fn(&MountedPatch) -> bool,
+        copy: impl Fn(&MountedPatch) -> Arc<dyn Patch>,
+    ) -> Vec<Summand> {
+        let with_effect = |mounted: &&MountedPatch| mounted.strength != 0.0 && wanted(mounted);
+        let summand = |mounted: &MountedPatch| {
+            let patch = copy(mounted);
             match patch.at_strength(mounted.strength) {
                 Some(patch) => (patch, 1.0),
                 None => (patch, mounted.strength),
             }
         };
-        sidecars.into_iter().map(on_device).collect()
+        self.in_order().filter(with_effect).map(summand).collect()
     }
 }
 

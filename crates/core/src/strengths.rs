@@ -35,12 +35,6 @@ impl Strengths {
         self
     }
 
-    /// The strength on layers that no pattern matches.
-    #[must_use]
-    pub fn default_strength(&self) -> f32 {
-        self.default
-    }
-
     /// Patterns and their strengths; the last that matches counts.
     #[must_use]
     pub fn patterns(&self) -> &[(String, f32)] {

@@ -1,6 +1,7 @@
 //! Baking patch sets into a checkpoint: another file with `W' = W + Σ strength · ΔW`, tensor by tensor.
 //!
-//! Every ΔW is taken against the base, the sum is made in f32 and rounded once to the type the tensor is stored in.
+//! Every ΔW is taken against the base, the sum is made in f32, in the order of the sets' names, and rounded once to
+//! the type the tensor is stored in. So the bytes depend on the sets and not on the order they are given in.
 //! Tensors that nothing applies to are copied bit for bit. A bias that a patch adds to a layer without one becomes a
 //! tensor of its own, in the weight's type; a control patch, which reads more columns than the base has, widens the
 //! weight. Both are known before the first byte is written.
@@ -11,16 +12,19 @@
 mod plan;
 mod stored;
 
-use std::{collections::BTreeMap, fmt, io::Write, sync::Arc};
+use std::{collections::BTreeMap, fmt, io::Write};
 
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-use overglaze_patches::{BaseAccess, BaseLayer, LayerShape, Patch, at_strength};
+use burn::tensor::{Device, Tensor, TensorData};
+use overglaze_patches::LayerShape;
 use overglaze_stream::{SafetensorsLayout, SafetensorsWriter, TensorEntry, WeightSource};
 
-use crate::{Error, MountReport, Mounting, NameTable, PatchStack, sums::add_widened};
+use crate::{
+    Error, MountReport, Mounting, NameTable, PatchStack,
+    residual::{BaseNeeds, BaseValues, Residual},
+};
 
 use self::{
-    plan::{Change, Parameter, Plan},
+    plan::{Parameter, Plan},
     stored::{Rows, StoredFloat},
 };
 
@@ -67,7 +71,7 @@ struct MergedLayer {
     weight: String,
     /// Name of the bias, whether the file has it or not.
     bias: String,
-    /// Patches, at strengths of which none is 0.
+    /// Patches that go directly into the weight, at strengths of which none is 0.
     patches: PatchStack,
 }
 
@@ -79,8 +83,9 @@ impl<'a> FileMerge<'a> {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::BadStrength`], [`Error::PatternUnmatched`], [`Error::TwoReplacements`],
     /// [`Error::NothingApplied`] when not one key of a set fits, [`Error::MissingTensor`]
-    /// or [`Error::WrongShape`] where layers and source do not belong together, or [`Error::WrongDtype`] where one
-    /// target of a set is for tensors of which only some are of a type that can be merged into.
+    /// or [`Error::WrongShape`] where layers and source do not belong together, [`Error::WrongDtype`] where one
+    /// target of a set is for tensors of which only some are of a type that can be merged into, or [`Error::Patch`]
+    /// when a residual cannot be computed.
     pub fn plan<'b, M>(
         source: &'a dyn WeightSource,
         layers: FileLayers<'_>,
@@ -116,7 +121,7 @@ impl<'a> FileMerge<'a> {
         known.len() + added.count()
     }
 
-    /// Tensors that patches are for.
+    /// Tensors that get new values: a weight or a bias that some patch has a residual on, and biases that are added.
     #[must_use]
     pub fn num_changed(&self) -> usize {
         self.plan.changes.len()
@@ -177,7 +182,7 @@ impl<'a> FileMerge<'a> {
         };
         let layer = &self.plan.layers[change.layer];
         let float = StoredFloat::of_tag(&entry.tag).expect("the plan has checked the type");
-        let delta = self.delta(layer, change)?;
+        let delta = self.delta(layer, change.parameter)?;
         let base = match self.source.entries().contains_key(name) {
             true => Some(self.source.read(name)?),
             false => None,
@@ -200,46 +205,27 @@ impl<'a> FileMerge<'a> {
     }
 
     /// The summed residual on one parameter, row by row.
-    fn delta(&self, layer: &MergedLayer, change: &Change) -> Result<Option<Tensor<2>>, Error> {
-        let patches = layer.on(&self.device);
-        let (weight, bias) = self.base_values(layer, &patches)?;
-        let base = BaseLayer {
-            shape: &layer.shape,
-            weight: weight.as_ref(),
-            bias: bias.as_ref(),
-        };
-        let mut sum = None;
-        for patch in &patches {
-            let delta = match change.parameter {
-                Parameter::Weight => patch.delta_weight(&base)?,
-                Parameter::Bias => patch.delta_bias(&base)?.map(|delta| delta.unsqueeze_dim(1)),
-            };
-            if let Some(delta) = delta {
-                add_widened(&mut sum, delta);
+    fn delta(&self, layer: &MergedLayer, parameter: Parameter) -> Result<Option<Tensor<2>>, Error> {
+        let patches = layer.patches.direct_summands(&self.device);
+        let base = |needs| self.base_values(layer, needs);
+        Ok(match parameter {
+            Parameter::Weight => Residual::dense(&patches, &layer.shape, base)?.weight,
+            Parameter::Bias => {
+                let delta = Residual::bias(&patches, &layer.shape, base)?;
+                delta.map(|delta| delta.unsqueeze_dim(1))
             }
-        }
-        Ok(sum)
+        })
     }
 
-    /// The base's weight, where a patch reads it, and its bias, in f32.
-    fn base_values(
-        &self,
-        layer: &MergedLayer,
-        patches: &[Arc<dyn Patch>],
-    ) -> Result<(Option<Tensor<2>>, Option<Tensor<1>>), Error> {
-        let needs_weight = patches
-            .iter()
-            .any(|patch| patch.base_access() == BaseAccess::Weight);
-        let weight = match needs_weight {
-            true => Some(self.values(&layer.weight, layer.shape.matrix())?),
-            false => None,
-        };
+    /// The base's parameters as far as patches ask for them, in f32.
+    fn base_values(&self, layer: &MergedLayer, needs: BaseNeeds) -> Result<BaseValues, Error> {
+        let weight = || self.values(&layer.weight, layer.shape.matrix());
+        let bias = || self.values(&layer.bias, [layer.shape.d_output()]);
         let has_bias = self.source.entries().contains_key(&layer.bias);
-        let bias = match has_bias && patches.iter().any(|patch| patch.changes_bias()) {
-            true => Some(self.values(&layer.bias, [layer.shape.d_output()])?),
-            false => None,
-        };
-        Ok((weight, bias))
+        Ok(BaseValues {
+            weight: needs.weight.then(weight).transpose()?,
+            bias: (needs.bias && has_bias).then(bias).transpose()?,
+        })
     }
 
     fn values<const D: usize>(&self, name: &str, shape: [usize; D]) -> Result<Tensor<D>, Error> {
@@ -247,19 +233,6 @@ impl<'a> FileMerge<'a> {
         let float = StoredFloat::of_tag(tag).expect("the plan has checked the type");
         let data = TensorData::new(float.values(&self.source.read(name)?), shape);
         Ok(Tensor::from_data(data, &self.device))
-    }
-}
-
-impl MergedLayer {
-    /// The patches on `device` in f32, as patches at strength 1.
-    fn on(&self, device: &Device) -> Vec<Arc<dyn Patch>> {
-        let patches = self.patches.iter();
-        patches
-            .map(|mounted| {
-                let patch = mounted.patch().to_device(device, FloatDType::F32);
-                at_strength(&patch, mounted.strength())
-            })
-            .collect()
     }
 }
 

@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use overglaze_patches::{LayerShape, Operator, Patch, PatchSet};
+use overglaze_patches::{BaseAccess, BaseLayer, LayerShape, Operator, Patch, PatchError, PatchSet};
 use overglaze_stream::{TensorEntry, WeightSource};
 
 use crate::{
-    Error, Fitted, KeyOutcome, LayerLimits, LayerShapes, MountReport, Mounting, PatchStack,
+    Error, Fitted, KeyOutcome, LayerLimits, LayerShapes, MountReport, MountedPatch, Mounting,
+    PatchStack,
     fit::{fit_shapes, nothing_applied},
     source_tensor,
 };
@@ -68,40 +69,40 @@ impl Plan {
         } in sets
         {
             let strengths =
-                strengths.resolve_in(layers.shapes(&|path| layers.shape(path)), name)?;
+                strengths.resolve_in(layers.fitted_by(&|path| layers.shape_at(path)), name)?;
             let Fitted { patches, report } = layers.fit(name, set)?;
             for (path, patch) in patches {
                 let strength = strengths.at(&path);
                 if strength != 0.0 {
                     let layer = layers.layer_in(&mut merged, &path)?;
                     layer.patches.check_replaced(&path, name, &*patch)?;
-                    layer.patches.add(name, patch, strength)?;
+                    layer.patches.check(name, strength)?;
+                    let mounted = MountedPatch::new((*name).into(), patch, strength);
+                    layer.patches.push(mounted.into_direct());
                 }
             }
             plan.reports.push(report);
         }
         for layer in merged.into_values() {
-            plan.add(source, layer);
+            plan.add(source, layer)?;
         }
         Ok(plan)
     }
 
-    fn add(&mut self, source: &dyn WeightSource, layer: MergedLayer) {
+    fn add(&mut self, source: &dyn WeightSource, layer: MergedLayer) -> Result<(), Error> {
         let (index, entry) = (self.layers.len(), &source.entries()[&layer.weight]);
         let change = |parameter| Change {
             layer: index,
             parameter,
         };
-        self.changes
-            .insert(layer.weight.clone(), change(Parameter::Weight));
-        if let Some(widened) = layer.widened(entry) {
-            self.entries.insert(layer.weight.clone(), widened);
+        if layer.changes_weight()? {
+            self.changes
+                .insert(layer.weight.clone(), change(Parameter::Weight));
+            if let Some(widened) = layer.widened(entry) {
+                self.entries.insert(layer.weight.clone(), widened);
+            }
         }
-        if layer
-            .patches
-            .iter()
-            .any(|mounted| mounted.patch().changes_bias())
-        {
+        if layer.changes_bias() {
             self.changes
                 .insert(layer.bias.clone(), change(Parameter::Bias));
             if !source.entries().contains_key(&layer.bias) {
@@ -111,10 +112,25 @@ impl Plan {
             }
         }
         self.layers.push(layer);
+        Ok(())
     }
 }
 
 impl MergedLayer {
+    fn changes_weight(&self) -> Result<bool, Error> {
+        for mounted in self.patches.iter() {
+            if changes_weight(&**mounted.patch(), &self.shape)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn changes_bias(&self) -> bool {
+        let mut patches = self.patches.iter();
+        patches.any(|mounted| mounted.patch().changes_bias())
+    }
+
     /// The weight's entry with as many columns as the widest patch reads, where those are more than the base's.
     fn widened(&self, entry: &TensorEntry) -> Option<TensorEntry> {
         let d_input = self.shape.d_input();
@@ -132,13 +148,7 @@ impl MergedLayer {
 impl Layers<'_> {
     /// The patches of `set` that can be merged.
     fn fit(&self, name: &str, set: &PatchSet) -> Result<Fitted, Error> {
-        let shape = |path: &str| (self.known.layer)(path).map(|layer| layer.shape);
-        let shapes = LayerShapes {
-            names: self.known.names,
-            shape: &shape,
-            limits: &|_| LayerLimits::default(),
-        };
-        let mut fitted = fit_shapes(shapes, set)?;
+        let mut fitted = fit_shapes(self.fitted_by(&|path| self.shape_at(path)), set)?;
         self.refuse(&mut fitted)?;
         if fitted.patches.is_empty() {
             return Err(nothing_applied(name, &fitted.report));
@@ -146,7 +156,8 @@ impl Layers<'_> {
         Ok(fitted)
     }
 
-    fn shapes<'a>(&self, shape: &'a dyn Fn(&str) -> Option<LayerShape>) -> LayerShapes<'a>
+    /// What sets are fitted by, with [`shape_at`](Self::shape_at) as `shape`.
+    fn fitted_by<'a>(&self, shape: &'a dyn Fn(&str) -> Option<LayerShape>) -> LayerShapes<'a>
     where
         Self: 'a,
     {
@@ -157,7 +168,7 @@ impl Layers<'_> {
         }
     }
 
-    fn shape(&self, path: &str) -> Option<LayerShape> {
+    fn shape_at(&self, path: &str) -> Option<LayerShape> {
         (self.known.layer)(path).map(|layer| layer.shape)
     }
 
@@ -180,15 +191,10 @@ impl Layers<'_> {
             weight,
             bias,
         } = self.at(path);
-        let entry = source_tensor::entry(self.source, &weight)?;
-        if entry.shape != shape.dims() {
-            let expected = format!("that of {shape}");
-            return Err(source_tensor::wrong_shape(
-                self.source,
-                &weight,
-                entry,
-                expected,
-            ));
+        self.check_shape(&weight, shape.dims(), || format!("that of {shape}"))?;
+        if let Some(bias) = &bias {
+            let dims = [shape.d_output()];
+            self.check_shape(bias, &dims, || format!("{dims:?}, a value for each output"))?;
         }
         Ok(MergedLayer {
             bias: bias.unwrap_or_else(|| bias_beside(&weight)),
@@ -196,6 +202,25 @@ impl Layers<'_> {
             weight,
             patches: PatchStack::default(),
         })
+    }
+
+    /// That the tensor `name` has the dimensions `dims`, which `expected` puts in words.
+    fn check_shape(
+        &self,
+        name: &str,
+        dims: &[usize],
+        expected: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let entry = source_tensor::entry(self.source, name)?;
+        if entry.shape == dims {
+            return Ok(());
+        }
+        Err(source_tensor::wrong_shape(
+            self.source,
+            name,
+            entry,
+            expected(),
+        ))
     }
 
     fn at(&self, path: &str) -> FileLayer {
@@ -293,6 +318,15 @@ impl fmt::Display for Obstacle {
             ),
         }
     }
+}
+
+/// Whether `patch` has a ΔW; it is computed only for a patch that changes the bias and may change nothing else.
+fn changes_weight(patch: &dyn Patch, shape: &LayerShape) -> Result<bool, PatchError> {
+    let reads_weight = patch.base_access() == BaseAccess::Weight;
+    if !patch.changes_bias() || reads_weight || patch.low_rank().is_some() {
+        return Ok(true);
+    }
+    Ok(patch.delta_weight(&BaseLayer::of_shape(shape))?.is_some())
 }
 
 /// An entry of the same type with other dimensions.

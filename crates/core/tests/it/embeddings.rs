@@ -212,10 +212,10 @@ fn indices_without_a_row_are_refused() {
 fn a_residual_on_the_bias_has_no_meaning() {
     let mut layer = PatchedEmbedding::from(burn_layer(DType::F32));
     let patch = TestPatch::new(None, Some(plain([SHAPE[0]], 5)));
-    let found = match layer.add_patch("bias", patch.shared(), 1.0) {
-        Ok(()) => message(layer.try_forward(ids(&flex()))),
-        Err(error) => error.to_string(),
-    };
+    let found = message(layer.add_patch("bias", patch.shared(), 1.0));
+    assert!(found.contains("has no meaning on an embedding"), "{found}");
+    let set = patch_set(vec![("layer", patch.shared())]);
+    let found = message(mount(&mut Single::new(layer), "set", &set, 1.0));
     assert!(found.contains("has no meaning on an embedding"), "{found}");
 }
 

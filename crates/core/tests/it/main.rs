@@ -15,6 +15,7 @@ mod layouts;
 mod loading;
 mod matrix;
 mod merge_file;
+mod merge_file_reads;
 mod merging;
 mod messages;
 mod module_files;

@@ -24,13 +24,13 @@ const TAGS: [(&str, DType); 3] = [
 ];
 
 /// Every `<path>.weight` of `source` as a linear layer, under its path and the aliases given.
-struct Known {
-    names: NameTable,
-    layers: BTreeMap<String, FileLayer>,
+pub(crate) struct Known {
+    pub(crate) names: NameTable,
+    pub(crate) layers: BTreeMap<String, FileLayer>,
 }
 
 impl Known {
-    fn of(source: &dyn WeightSource) -> Self {
+    pub(crate) fn of(source: &dyn WeightSource) -> Self {
         let (mut names, mut layers) = (NameTable::default(), BTreeMap::new());
         for (weight, entry) in source.entries() {
             let Some(path) = weight.strip_suffix(".weight") else {
@@ -148,6 +148,31 @@ fn sums_against_the_base_are_rounded_once() {
                 source.read(name).ok(),
                 "{tag} {name}"
             );
+        }
+    }
+}
+
+#[test]
+fn the_order_of_the_sets_does_not_matter() {
+    let source = source(&[("fc", "F32", SHAPE)]);
+    let ones = TestPatch::new(
+        Some(Tensor::ones(SHAPE, &flex())),
+        Some(Tensor::ones([6], &flex())),
+    );
+    for patch in [ones.shared(), lora(SHAPE, 2, 20)] {
+        let set = patch_set(vec![("fc", patch)]);
+        // Whatever is added before the two large ones is lost to rounding.
+        let sets = [("a", &set, 1e8), ("b", &set, -1e8), ("c", &set, 1.0)];
+        let expected = merged(&source, &sets).expect("it fits");
+        for order in [[0, 2, 1], [1, 0, 2], [2, 0, 1], [2, 1, 0]] {
+            let found = merged(&source, &order.map(|index: usize| sets[index])).expect("it fits");
+            for name in ["fc.weight", "fc.bias"] {
+                assert_eq!(
+                    found.read(name).ok(),
+                    expected.read(name).ok(),
+                    "{name} {order:?}"
+                );
+            }
         }
     }
 }
@@ -301,6 +326,8 @@ fn what_cannot_be_merged_is_said() {
     };
     insert("wide.weight", "F64", &SHAPE, 8 * 192);
     insert("norm.weight", "F32", &[6], 24);
+    insert("longer.weight", "F32", &SHAPE, 4 * 192);
+    insert("longer.bias", "F32", &[7], 28);
     let check = |set: &PatchSet, expected: &str| {
         let found = message(merged(&source, &[("set", set, 1.0)]));
         assert!(found.contains(expected), "{found}");
@@ -316,6 +343,10 @@ fn what_cannot_be_merged_is_said() {
             TestPatch::new(None, Some(plain([6], 3))).shared(),
         )]),
         "the norm has no `norm.bias`, and a model that has none would not read one",
+    );
+    check(
+        &patch_set(vec![("longer", lora(SHAPE, 2, 20))]),
+        "toy.safetensors: tensor `longer.bias` has shape [7], expected [6], a value for each output",
     );
     check(
         &patch_set(vec![(

@@ -81,10 +81,10 @@ fn what_has_no_meaning_is_refused() {
         "a lora patch has no meaning on a parameter: its factors are for a weight matrix"
     );
     let bias = TestPatch::new(None, Some(plain([2], 5)));
-    let found = match parameter.add_patch("bias", bias.shared(), 1.0) {
-        Ok(()) => message(parameter.try_value()),
-        Err(error) => error.to_string(),
-    };
+    let found = message(parameter.add_patch("bias", bias.shared(), 1.0));
+    assert!(found.contains("has no meaning on a parameter"), "{found}");
+    let set = patch_set(vec![("layer", bias.shared())]);
+    let found = message(mount(&mut Single::new(parameter), "set", &set, 1.0));
     assert!(found.contains("has no meaning on a parameter"), "{found}");
 }
 

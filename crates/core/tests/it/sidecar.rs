@@ -8,9 +8,10 @@ use std::sync::{
 use burn::{
     module::Param,
     nn::LinearConfig,
-    tensor::{DType, FloatDType, Tensor},
+    tensor::{DType, Device, FloatDType, Tensor},
 };
 use overglaze_core::{PatchedLayer, PatchedLinear, Path, Weight};
+use overglaze_patches::{LayerShape, Patch, PatchError};
 use overglaze_quant::{Parts, QuantFormat, QuantizedTensor};
 
 use crate::{
@@ -341,4 +342,39 @@ fn in_narrow_dtypes_a_patch_changes_the_output_by_its_residual() {
             assert_close(name, &layer.forward(input), &expected, tolerance);
         }
     }
+}
+
+/// A patch that breaks its promise: a sidecar for one row of input, and none for more.
+#[derive(Debug)]
+struct OneRow;
+
+impl Patch for OneRow {
+    fn kind(&self) -> &str {
+        "one row"
+    }
+
+    fn check(&self, _: &LayerShape) -> Result<(), PatchError> {
+        Ok(())
+    }
+
+    fn sidecar_linear(&self, input: Tensor<2>) -> Option<Tensor<2>> {
+        (input.dims()[0] == 1).then_some(input)
+    }
+
+    fn to_device(&self, _: &Device, _: FloatDType) -> Arc<dyn Patch> {
+        Arc::new(Self)
+    }
+
+    fn num_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+#[should_panic(expected = "has one on every input of its layer")]
+fn a_sidecar_that_is_gone_on_the_real_input_is_never_left_out() {
+    let mut layer = PatchedLinear::from_weights(Weight::Dense(plain([3, 3], 1)), None, flex());
+    let added = layer.add_patch("one row", Arc::new(OneRow), 1.0);
+    added.expect("it fits every layer");
+    let _ = layer.forward(plain::<2>([2, 3], 2));
 }
