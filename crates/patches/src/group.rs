@@ -269,7 +269,8 @@ impl TensorGroup {
     }
 }
 
-/// Product of sizes that come from a file; `None` when it overflows, as sizes beside a 0 may.
+/// Product of sizes that come from a file; `None` when it overflows. A 0 hides sizes after it that would, and their
+/// product without it may still: see that there is none.
 pub(crate) fn checked_product(sizes: &[usize]) -> Option<usize> {
     sizes
         .iter()

@@ -93,8 +93,12 @@ fn parse(
     size: &TensorData,
 ) -> Result<SparseResidual, String> {
     let size = integers(SIZE, size)?;
-    if size.is_empty() || size.len() > MAX_DIMENSIONS || checked_product(&size).is_none() {
-        return Err(format!("`{SIZE}` is not the size of a tensor"));
+    // Beside a 0, the other sizes may overflow wherever they are multiplied without it.
+    let is_size = !size.contains(&0) && checked_product(&size).is_some();
+    if size.is_empty() || size.len() > MAX_DIMENSIONS || !is_size {
+        return Err(format!(
+            "`{SIZE}` is {size:?}, expected 1 to {MAX_DIMENSIONS} sizes above 0 of a tensor; is the file damaged?"
+        ));
     }
     let num_values = values.num_elements();
     let expected = [size.len(), num_values];
