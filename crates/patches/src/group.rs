@@ -83,11 +83,11 @@ impl TensorGroup {
     /// # Errors
     /// As [`take_finite`](Self::take_finite), or [`PatchError::Inconsistent`] for a rank of 0.
     pub fn take_scale(&mut self, rank: usize) -> Result<f32, PatchError> {
-        let alpha = self.take_finite("alpha")?;
-        let scale = self.take_finite("scale")?;
         if rank == 0 {
             return Err(self.inconsistent("the rank is 0"));
         }
+        let alpha = self.take_finite("alpha")?;
+        let scale = self.take_finite("scale")?;
         let scale = scale.or(alpha.map(|alpha| alpha / rank as f32));
         Ok(scale.unwrap_or(1.0))
     }

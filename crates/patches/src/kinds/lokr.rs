@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 
 use crate::{
     BaseLayer, ConvInput, Feature, KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup,
@@ -107,10 +107,9 @@ fn take_scale(group: &mut TensorGroup, rank: Option<usize>) -> Result<f32, Patch
     }
     if let Some((alpha, rank)) = from_config.filter(|_| !group.has("alpha") && !group.has("scale"))
     {
-        return match rank {
-            0 => Err(group.inconsistent("the rank is 0")),
-            _ => Ok(alpha / rank as f32),
-        };
+        let alpha = TensorData::from([alpha]);
+        group.tensors.insert("alpha".into(), alpha);
+        return group.take_scale(rank);
     }
     group.take_scale(rank.unwrap_or(1))
 }

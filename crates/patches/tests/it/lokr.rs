@@ -145,6 +145,21 @@ fn b19_lokr_of_whole_sides_in_a_peft_file() {
     assert_eq!(found, expected);
 }
 
+/// As for the other kinds, whose alpha comes the same way.
+#[test]
+fn an_alpha_of_the_configuration_that_overflows_is_refused() {
+    for alpha in [1e300, 1e39, -1e39, f64::NAN] {
+        let found = message(lokr_in_peft(Some((alpha, Some(4), false)), &[]));
+        let expected = format!(
+            "layer `layer`: `alpha` is {}, expected a finite number",
+            alpha as f32
+        );
+        assert_eq!(found, expected);
+    }
+    let found = message(lokr_in_peft(Some((8.0, Some(0), false)), &[]));
+    assert_eq!(found, "layer `layer`: the rank is 0");
+}
+
 fn lokr_in_peft(
     config: Option<(f64, Option<usize>, bool)>,
     extra: &[(&'static str, TensorData)],
