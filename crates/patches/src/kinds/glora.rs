@@ -46,6 +46,10 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         true => ([A2, A1], [B2, B1]),
         false => ([A1, A2], [B1, B2]),
     };
+    let bounds = [
+        Factors::bound(&group, keys(input, NO_MID)),
+        Factors::bound(&group, keys(residual, BM)),
+    ];
     let input = Factors::take(&mut group, keys(input, NO_MID), device)?;
     let residual = Factors::take(&mut group, keys(residual, BM), device)?;
     let [rows, columns] = input.shape();
@@ -55,6 +59,8 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         return Err(group.inconsistent(why));
     }
     let (scale, shape) = (group.take_scale(input.rank())?, residual.shape());
+    let mut bounds = bounds.into_iter();
+    bounds.try_for_each(|bound| group.check_bound(bound, scale))?;
     let patch = Glora {
         input,
         residual,

@@ -46,6 +46,7 @@ struct Loha {
 
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
     let rank = group.dims(FIRST.down).first().copied().unwrap_or(0);
+    let bound = Factors::bound(&group, FIRST) * Factors::bound(&group, SECOND);
     let first = Factors::take(&mut group, FIRST, device)?;
     let second = Factors::take(&mut group, SECOND, device)?;
     let (shape, other) = (first.shape(), second.shape());
@@ -55,6 +56,7 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         return Err(group.inconsistent(why));
     }
     let scale = group.take_scale(rank)?;
+    group.check_bound(bound, scale)?;
     let patch = Loha {
         first,
         second,

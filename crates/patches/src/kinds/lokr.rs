@@ -70,9 +70,11 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     let rank = [SECOND.down, FIRST.down]
         .iter()
         .find_map(|key| group.dims(key).first().copied());
+    let bound = Block::bound(&group, W1, FIRST) * Block::bound(&group, W2, SECOND);
     let first = Block::take(&mut group, W1, FIRST, device)?;
     let second = Block::take(&mut group, W2, SECOND, device)?;
     let scale = take_scale(&mut group, rank)?;
+    group.check_bound(bound, scale)?;
     let ([a, b], [c, d]) = (first.shape(), second.shape());
     let (Some(d_output), Some(fan_in)) = (a.checked_mul(c), b.checked_mul(d)) else {
         return Err(
@@ -219,6 +221,14 @@ impl Block {
             return Ok(Self::Whole(Values::take(group, whole, device)?));
         }
         Ok(Self::Product(Factors::take(group, factors, device)?))
+    }
+
+    /// As [`Factors::bound`].
+    fn bound(group: &TensorGroup, whole: &str, factors: FactorKeys) -> f64 {
+        if group.has(whole) {
+            return group.largest_product(&[whole]);
+        }
+        Factors::bound(group, factors)
     }
 
     /// As a matrix.
