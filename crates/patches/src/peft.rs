@@ -135,6 +135,9 @@ impl AdapterConfig {
             let own = own.filter(|(found, _)| std::ptr::eq(*found, component));
             let paths: Vec<_> = own.map(|(_, path)| path).collect();
             component.note_unmatched(name, &paths, &mut notes);
+            if component.layer.fan_in_fan_out {
+                notes.push(TRANSPOSED.into());
+            }
         }
         notes
     }
@@ -315,4 +318,6 @@ const METADATA_KEY: &str = "lora_adapter_metadata";
 const MAIN: [&str; 3] = ["", "transformer", "unet"];
 /// Initialisations that move a part of the base weight into the factors.
 const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
+const TRANSPOSED: &str = "the adapter configuration says fan_in_fan_out: the adapter was trained over weights stored as \
+                          [d_input, d_output], and `merge` refuses it";
 const FEEDFORWARD: &str = "feedforward_modules";

@@ -60,6 +60,8 @@ pub struct PatchKind {
     pub rank_key: Option<&'static str>,
     /// Dimensions that a key has in this kind, where another kind has the same keys with others.
     pub dimensions: &'static [(&'static str, usize)],
+    /// The `peft_type` of the configurations that PEFT writes beside its keys.
+    pub peft_types: &'static [&'static str],
     /// Builds the patch from the keys; tensors are placed on the device.
     pub build: Build,
     /// What it is, for people.
@@ -110,6 +112,7 @@ impl PatchKind {
             aliases: &[],
             rank_key: None,
             dimensions: &[],
+            peft_types: &[],
             build,
             docs: KindDocs {
                 formula: "",
@@ -157,6 +160,18 @@ impl PatchKind {
     #[must_use]
     pub const fn with_dimensions(self, dimensions: &'static [(&'static str, usize)]) -> Self {
         Self { dimensions, ..self }
+    }
+
+    /// With what PEFT calls it: see [`peft_types`](Self::peft_types).
+    #[must_use]
+    pub const fn with_peft_types(self, peft_types: &'static [&'static str]) -> Self {
+        Self { peft_types, ..self }
+    }
+
+    /// The first of its signatures that is fully there in `group`.
+    fn signature_in(&self, group: &TensorGroup) -> Option<&'static [&'static str]> {
+        let mut signatures = self.signatures.iter().copied();
+        signatures.find(|signature| signature.iter().all(|key| group.has(key)))
     }
 
     /// Every key the kind understands.
@@ -297,6 +312,26 @@ fn alpha_from_config(kind: &PatchKind, group: &TensorGroup) -> Option<f32> {
         return None;
     }
     group.config.as_ref()?.effective_alpha(kind.rank(group)?)
+}
+
+/// Whether the group has the keys of a kind whose scale is `alpha / rank`, or its own, and neither of them.
+pub(crate) fn lacks_scale(group: &TensorGroup) -> bool {
+    let is_scaled =
+        |kind: &&PatchKind| [ALPHA, SCALE].iter().all(|key| kind.optional.contains(key));
+    let is_there = |kind: &PatchKind| kind.signature_in(group).is_some();
+    let mut scaled = kinds().into_iter().filter(is_scaled);
+    !group.has(ALPHA) && !group.has(SCALE) && scaled.any(is_there)
+}
+
+/// The kinds whose keys `group` has, of those that PEFT writes, when none is what PEFT calls `peft_type`.
+pub(crate) fn kinds_of_other_type(group: &TensorGroup, peft_type: &str) -> Vec<&'static PatchKind> {
+    let mut kinds = kinds();
+    kinds.retain(|kind| !kind.peft_types.is_empty() && kind.signature_in(group).is_some());
+    let mut types = kinds.iter().flat_map(|kind| kind.peft_types);
+    if types.any(|known| known.eq_ignore_ascii_case(peft_type)) {
+        return Vec::new();
+    }
+    kinds
 }
 
 /// Whether the scale of the group's factors is `alpha / rank` for an alpha of 0.

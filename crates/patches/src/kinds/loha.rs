@@ -28,6 +28,7 @@ inventory::submit! {
             FIRST.mid, SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
         ])
         .with_rank_key(FIRST.down)
+        .with_peft_types(&["LOHA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (w1_a · w1_b) ∘ (w2_a · w2_b), each with t* between; scale = alpha / rank",
             layers: "linear, convolution, embedding",

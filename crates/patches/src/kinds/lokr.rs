@@ -39,6 +39,7 @@ inventory::submit! {
     .with_optional(&[
         SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
     ])
+    .with_peft_types(&["LOKR"])
     .with_docs(KindDocs {
         formula: "ΔW = scale · w1 ⊗ w2, w1 = w1_a · w1_b, w2 = w2_a · w2_b or t2 between; scale = alpha / rank, 1 \
                   when w1 and w2 are whole (PEFT: alpha / r in any case)",

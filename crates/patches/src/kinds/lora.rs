@@ -32,6 +32,7 @@ inventory::submit! {
         ])
         .with_aliases(ALIASES)
         .with_rank_key(DOWN)
+        .with_peft_types(&["LORA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · up · down (or up · mid · down), Δb = scale · bias; scale = alpha / rank, \
                       1 without alpha",
@@ -49,6 +50,7 @@ inventory::submit! {
             ("lora_embedding_B.*", EMBEDDING_B),
         ])
         .with_rank_key(EMBEDDING_A)
+        .with_peft_types(&["LORA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (B · A)ᵀ; scale = alpha / rank, 1 without alpha",
             layers: "embedding",

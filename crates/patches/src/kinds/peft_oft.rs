@@ -28,6 +28,7 @@ use crate::{
 inventory::submit! {
     PatchKind::new(KIND, &[&[OLD, SCALE], &[NEW]], load)
         .with_aliases(&[("oft_r.*", OLD), ("oft_s.*", SCALE), ("oft_R.*.weight", NEW)])
+        .with_peft_types(&["OFT"])
         .with_docs(KindDocs {
             formula: "W' = oft_s · W · blockdiag(R)ᵀ, R = (I − Q)(I + Q)⁻¹ or I + 2Q + 2Q² + 2Q³ + f · Q⁴",
             layers: "linear, convolution",
