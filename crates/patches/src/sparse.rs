@@ -149,9 +149,9 @@ pub(crate) fn integers(key: &str, data: &TensorData) -> Result<Vec<usize>, Strin
         .map_err(|_| format!("`{key}` holds a negative number"))
 }
 
-const INDICES: &str = "bias_indices";
-const VALUES: &str = "bias_values";
-const SIZE: &str = "bias_size";
-const KEYS: [&str; 3] = [INDICES, VALUES, SIZE];
+pub(crate) const INDICES: &str = "bias_indices";
+pub(crate) const VALUES: &str = "bias_values";
+pub(crate) const SIZE: &str = "bias_size";
+pub(crate) const KEYS: [&str; 3] = [INDICES, VALUES, SIZE];
 /// More than any weight has; keeps the arithmetic per value short.
 const MAX_DIMENSIONS: usize = 8;

@@ -19,11 +19,12 @@ use crate::{
     added::Added,
     axes::{check_is_matrix, check_weight},
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[A1, A2, B1, B2]], load)
-        .with_optional(&[BM, "alpha", "scale", "bias_indices", "bias_values", "bias_size"])
+        .with_optional(&[BM, "alpha", "scale", INDICES, VALUES, SIZE])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (W · a1 · a2 + b1 · b2); scale = alpha / rank",
             layers: "linear, convolution, embedding",
@@ -93,9 +94,7 @@ impl Patch for Glora {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let [d_output, fan_in] = weight.dims();
         let d_input = self.input.shape()[0];
         let [a1, a2] = self.input.pair();

@@ -20,12 +20,13 @@ use crate::{
     added::Added,
     axes::{check_is_matrix, check_weight},
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[FIRST.up, FIRST.down, SECOND.up, SECOND.down]], load)
         .with_optional(&[
-            FIRST.mid, SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
+            FIRST.mid, SECOND.mid, "alpha", "scale", INDICES, VALUES, SIZE,
         ])
         .with_rank_key(FIRST.down)
         .with_peft_types(&["LOHA"])

@@ -22,6 +22,7 @@ use crate::{
     added::Added,
     axes::check_is_matrix,
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
     values::Values,
 };
 
@@ -37,7 +38,7 @@ inventory::submit! {
         load,
     )
     .with_optional(&[
-        SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
+        SECOND.mid, "alpha", "scale", INDICES, VALUES, SIZE,
     ])
     .with_peft_types(&["LOKR"])
     .with_docs(KindDocs {

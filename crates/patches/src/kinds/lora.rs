@@ -22,13 +22,13 @@ use crate::{
     axes::{check_bias, check_is_matrix, check_size, check_weight},
     factors::{FactorKeys, Factors},
     patch::tensor_bytes,
-    sparse::integers,
+    sparse::{INDICES, SIZE, VALUES, integers},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[UP, DOWN]], load)
         .with_optional(&[
-            MID, "alpha", "scale", BIAS, RESHAPE, "bias_indices", "bias_values", "bias_size",
+            MID, "alpha", "scale", BIAS, RESHAPE, INDICES, VALUES, SIZE,
         ])
         .with_aliases(ALIASES)
         .with_rank_key(DOWN)

@@ -130,9 +130,7 @@ impl Patch for PeftBoft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let [d_output, fan_in] = weight.dims();
         let is_reread = matches!(base.shape.operator(), Operator::Conv { .. });
         if !is_reread {

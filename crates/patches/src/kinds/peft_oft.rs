@@ -141,9 +141,7 @@ impl Patch for PeftOft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let turned = columns_times_blocks(weight, &self.turn);
         Ok(Some(rescaled_change(self.scale.as_ref(), weight, turned)))
     }
