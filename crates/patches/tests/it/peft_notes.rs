@@ -103,7 +103,7 @@ fn announced_tensors_that_are_missing_are_noted() {
     let whole = [a.clone(), magnitude("a")].concat();
     assert!(read(whole, Some(dora)).notes.is_empty());
     let bias = r#"{"lora_alpha": 4, "lora_bias": true}"#;
-    let tensors = [a, b.clone(), one("b.lora_B.bias", &[6])].concat();
+    let tensors = [a, b, one("b.lora_B.bias", &[6])].concat();
     assert_eq!(
         read(tensors, Some(bias)).notes,
         ["the configuration says lora_bias, but 1 layer has no bias: it is read without one"]
