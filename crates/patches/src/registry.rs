@@ -239,11 +239,11 @@ impl PatchKind {
     }
 }
 
-/// Every registered kind, sorted by name.
+/// Every registered kind, sorted by name; those of one name by their keys, whatever order they are linked in.
 #[must_use]
 pub fn kinds() -> Vec<&'static PatchKind> {
     let mut kinds: Vec<_> = inventory::iter::<PatchKind>.into_iter().collect();
-    kinds.sort_unstable_by_key(|kind| kind.name);
+    kinds.sort_unstable_by_key(|kind| (kind.name, kind.signatures, kind.optional));
     kinds
 }
 
@@ -258,7 +258,7 @@ pub fn load(group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     let accepting: Vec<_> = known.iter().filter(|kind| kind.accepts(&group)).collect();
     match accepting.as_slice() {
         [kind] => build(kind, group, device),
-        [] => match split_wrapper(&group, &known) {
+        [] => match split_wrapper(&group, &known)? {
             Some((wrap, inner, own)) => wrap(load(inner, device)?, own, device),
             None => Err(unaccepted(group, &known)),
         },
@@ -280,8 +280,8 @@ pub fn is_accepted(group: &TensorGroup) -> bool {
             return true;
         }
         match split_wrapper(&group, &known) {
-            Some((_, inner, _)) => group = inner,
-            None => return false,
+            Ok(Some((_, inner, _))) => group = inner,
+            Ok(None) | Err(_) => return false,
         }
     }
 }
@@ -347,21 +347,39 @@ pub(crate) fn has_alpha_of_zero(group: &TensorGroup) -> bool {
     }
 }
 
-/// The first wrapper whose signature is there beside other keys, those keys, and its own.
+/// A patch to be laid around another: how, the keys of the other, and its own.
+type Split = (WrapPatch, TensorGroup, TensorGroup);
+
+/// The wrapper whose signature is there beside other keys; of several with keys of their own each, that of the first
+/// name is the outermost.
+///
+/// # Errors
+/// [`PatchError::Ambiguous`] when several would take the same key.
 fn split_wrapper(
     group: &TensorGroup,
     known: &[&'static PatchKind],
-) -> Option<(WrapPatch, TensorGroup, TensorGroup)> {
-    known.iter().find_map(|kind| {
+) -> Result<Option<Split>, PatchError> {
+    let mut splits = known.iter().filter_map(|kind| {
         let Build::Wrap(wrap) = kind.build else {
             return None;
         };
-        let is_there = |signature: &&&[&str]| signature.iter().all(|key| group.has(key));
-        kind.signatures.iter().find(is_there)?;
-        let keys: Vec<_> = kind.keys().collect();
+        kind.signature_in(group)?;
         let mut inner = group.clone();
-        let own = inner.split_off(&keys);
-        (!inner.tensors.is_empty()).then_some((wrap, inner, own))
+        let own = inner.split_off(&kind.keys().collect::<Vec<_>>());
+        (!inner.tensors.is_empty()).then_some((kind.name, (wrap, inner, own)))
+    });
+    let Some((name, first)) = splits.next() else {
+        return Ok(None);
+    };
+    let takes_same = |(_, (.., own)): &(_, Split)| own.tensors.keys().any(|key| first.2.has(key));
+    let others: Vec<_> = splits.filter(takes_same).map(|(name, _)| name).collect();
+    if others.is_empty() {
+        return Ok(Some(first));
+    }
+    Err(PatchError::Ambiguous {
+        target: group.target.clone(),
+        keys: group.tensors.keys().cloned().collect(),
+        kinds: [vec![name], others].concat(),
     })
 }
 
