@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{TensorGroup, dialects, registry};
+use crate::{TensorGroup, registry};
 
 /// How many layers there is something to say of.
 #[derive(Clone, Default)]
@@ -23,8 +23,8 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// What there is to say of one layer, from its tensors as the file has them in `dialect`.
-    pub(crate) fn of(group: &TensorGroup, dialect: &str) -> Self {
+    /// What there is to say of one layer, from its tensors as the file has them under `keys`.
+    pub(crate) fn of(group: &TensorGroup, keys: &[String]) -> Self {
         let lacks = |keys: &[&str]| !keys.iter().any(|key| group.has(key));
         let config = group.config.as_ref();
         let is_decomposed = config.is_some_and(|config| config.use_dora);
@@ -33,7 +33,7 @@ impl Notes {
         let has_factors = is_embedding || !lacks(FACTORS);
         let lacks_scale = registry::lacks_scale(group);
         let is_silent = config.is_some_and(|config| config.alpha.is_none());
-        let is_peft_folder = dialect == dialects::PEFT_FOLDER;
+        let is_peft_folder = keys.iter().any(|key| key.contains(WRAPPED));
         Self {
             no_config: usize::from(lacks_scale && config.is_none() && is_peft_folder),
             no_alpha: usize::from(lacks_scale && is_silent),
@@ -107,6 +107,8 @@ fn layers(count: usize) -> Option<[String; 2]> {
     }
 }
 
+/// In the keys that PEFT saves with a configuration beside them.
+const WRAPPED: &str = "base_model.model.";
 const FACTORS: &[&str] = &["lora_up.weight"];
 const EMBEDDING_FACTORS: &[&str] = &["lora_embedding_B"];
 const MAGNITUDES: &[&str] = &["lora_magnitude_vector", "dora_scale"];

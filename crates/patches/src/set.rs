@@ -188,7 +188,7 @@ impl PatchSet {
             tensors,
             config: layer_config(config, &target),
         };
-        let notes = Notes::of(&group, dialect);
+        let notes = Notes::of(&group, &keys);
         match registry::load(group, device) {
             Ok(patch) => {
                 self.entries.push(PatchEntry {

@@ -19,7 +19,6 @@ use std::fmt;
 pub use component::{Component, TextEncoder};
 pub use families::Family;
 pub(crate) use families::family;
-pub(crate) use peft_folder::NAME as PEFT_FOLDER;
 pub use suffixes::split_suffix;
 pub(crate) use suffixes::{adapter_name, is_norm};
 

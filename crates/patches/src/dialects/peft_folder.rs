@@ -9,7 +9,7 @@
 
 use crate::{Dialect, FileKey, TargetName, dialects::split_suffix};
 
-inventory::submit! { Dialect { name: NAME, prefixes: &["base_model."], parse } }
+inventory::submit! { Dialect { name: "peft-folder", prefixes: &["base_model."], parse } }
 
 fn parse(key: &str) -> Option<FileKey> {
     let (path, suffix) = split_suffix(key)?;
@@ -45,8 +45,6 @@ fn split_component(path: &str) -> (&str, &str) {
     path.split_at(component.map_or(0, |component| component.len()))
 }
 
-/// Name of the dialect, whose files have a configuration beside them.
-pub(crate) const NAME: &str = "peft-folder";
 const BASE_MODEL: &str = "base_model";
 const WRAPPED: &str = "base_model.model.";
 const SHARED: &[&str] = &["vera_A", "vera_B"];
