@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::LayerShape;
+use crate::{LayerShape, PatchError};
 
 /// How much of the base weight a patch must see. A base bias is always shown: it is never packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,5 +33,13 @@ impl<'a> BaseLayer<'a> {
             weight: None,
             bias: None,
         }
+    }
+    /// The values of the weight, for a patch of `kind` that needs them.
+    ///
+    /// # Errors
+    /// [`PatchError::BaseUnavailable`] when only the shape is known.
+    pub fn weight_for(&self, kind: &str) -> Result<&'a Tensor<2>, PatchError> {
+        self.weight
+            .ok_or_else(|| PatchError::BaseUnavailable { kind: kind.into() })
     }
 }

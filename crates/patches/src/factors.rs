@@ -69,6 +69,13 @@ impl Factors {
         Self::of_three(group, keys, [up, mid, down], &kernel)
     }
 
+    /// What no absolute value in the product of the factors in `group` is above, as far as they can be multiplied.
+    pub(crate) fn bound(group: &TensorGroup, keys: FactorKeys) -> f64 {
+        let rows = |key| group.dims(key).first().map_or(1.0, |rows| *rows as f64);
+        let num_terms = rows(keys.down) * rows(keys.mid);
+        group.largest_product(&[keys.up, keys.mid, keys.down]) * num_terms
+    }
+
     /// `up · down`; `axes` are those of a row of `down` in the file.
     ///
     /// # Errors

@@ -30,7 +30,8 @@ pub struct AdapterFiles {
 pub fn locate(path: &Path) -> Result<AdapterFiles, PatchError> {
     if !path.is_dir() {
         let beside = path.with_file_name(CONFIG);
-        let has_config = path.file_name().is_some_and(|name| name == WEIGHTS) && beside.is_file();
+        let is_weights = path.file_name().is_some_and(|name| name == WEIGHTS);
+        let has_config = is_weights && is_there(&beside);
         let config = has_config.then(|| read_config(&beside)).transpose()?;
         return Ok(AdapterFiles {
             weights: path.into(),
@@ -38,6 +39,7 @@ pub fn locate(path: &Path) -> Result<AdapterFiles, PatchError> {
         });
     }
     if let Some(missing) = missing_part(path) {
+        check_is_file(&path.join(missing))?;
         return Err(PatchError::NotAnAdapterFolder {
             path: path.into(),
             missing,
@@ -91,7 +93,27 @@ pub fn missing_part(folder: &Path) -> Option<&'static str> {
         .find(|part| !folder.join(part).is_file())
 }
 
+/// Whether there is an entry `path`, be it a link to nothing: then it is damaged and not absent.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Refuses an entry `path` that is no file, as an incomplete cache has them; that there is none is no error.
+fn check_is_file(path: &Path) -> Result<(), PatchError> {
+    let found = match path.metadata() {
+        Ok(metadata) if metadata.is_file() => return Ok(()),
+        Ok(_) => io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"),
+        Err(_) if !is_there(path) => return Ok(()),
+        Err(error) => error,
+    };
+    Err(PatchError::Io {
+        path: path.into(),
+        source: found,
+    })
+}
+
 fn read_config(path: &Path) -> Result<AdapterConfig, PatchError> {
+    check_is_file(path)?;
     let text = read_capped(path).map_err(|source| PatchError::Io {
         path: path.into(),
         source,

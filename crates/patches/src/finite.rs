@@ -1,9 +1,9 @@
-//! Finding NaN and infinity in a tensor, in one pass over its bytes as the file stores them.
+//! Finding NaN and infinity in a tensor, and its largest number, in one pass over its bytes as the file stores them.
 //!
 //! A float is NaN or infinite exactly when all bits of its exponent are ones. An f64 counts as infinite
 //! when it does not fit f32, which all patches are computed in.
 
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{DType, TensorData, bf16, f16};
 
 /// The first element of `data` that is no finite f32, and where it stands; `None` for other dtypes.
 pub(crate) fn first_non_finite(data: &TensorData) -> Option<(usize, f64)> {
@@ -17,6 +17,34 @@ pub(crate) fn first_non_finite(data: &TensorData) -> Option<(usize, f64)> {
     }?;
     let value = data.iter::<f64>().nth(index)?;
     Some((index, value))
+}
+
+/// The largest absolute value in `data`; 0 for other dtypes, and when there is none.
+pub(crate) fn largest(data: &TensorData) -> f64 {
+    // Without its sign, a float is ordered as the integer of its bits.
+    let bytes = data.as_bytes();
+    let half = || largest_bits(bytes, |bytes| u16::from_ne_bytes(bytes) & 0x7FFF);
+    match data.dtype() {
+        DType::F16 => f16::from_bits(half()).to_f64(),
+        DType::BF16 => bf16::from_bits(half()).to_f64(),
+        DType::F32 | DType::Flex32 => {
+            let bits = largest_bits(bytes, |bytes| u32::from_ne_bytes(bytes) & 0x7FFF_FFFF);
+            f32::from_bits(bits).into()
+        }
+        DType::F64 => f64::from_bits(largest_bits(bytes, |bytes| {
+            u64::from_ne_bytes(bytes) & (u64::MAX >> 1)
+        })),
+        _ => 0.0,
+    }
+}
+
+fn largest_bits<T: Ord + Default, const N: usize>(
+    bytes: &[u8],
+    without_sign: impl Fn([u8; N]) -> T,
+) -> T {
+    let (elements, _) = bytes.as_chunks::<N>();
+    let bits = elements.iter().map(|element| without_sign(*element));
+    bits.max().unwrap_or_default()
 }
 
 /// Eight halves at a time: one more in the lowest bit of an exponent of ones carries into the sign's place, and of no

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-use crate::{LayerConfig, PatchError, finite::first_non_finite};
+use crate::{
+    LayerConfig, PatchError,
+    finite::{first_non_finite, largest},
+};
 
 /// The tensors of one target layer, keyed by canonical suffix (`lora_up.weight`, `alpha`, …).
 #[derive(Clone, Debug, Default)]
@@ -83,11 +86,11 @@ impl TensorGroup {
     /// # Errors
     /// As [`take_finite`](Self::take_finite), or [`PatchError::Inconsistent`] for a rank of 0.
     pub fn take_scale(&mut self, rank: usize) -> Result<f32, PatchError> {
-        let alpha = self.take_finite("alpha")?;
-        let scale = self.take_finite("scale")?;
         if rank == 0 {
             return Err(self.inconsistent("the rank is 0"));
         }
+        let alpha = self.take_finite("alpha")?;
+        let scale = self.take_finite("scale")?;
         let scale = scale.or(alpha.map(|alpha| alpha / rank as f32));
         Ok(scale.unwrap_or(1.0))
     }
@@ -209,6 +212,29 @@ impl TensorGroup {
             })
     }
 
+    /// Product of the largest absolute values under `keys`, as far as they are there.
+    pub(crate) fn largest_product(&self, keys: &[&str]) -> f64 {
+        let tensors = keys.iter().filter_map(|key| self.tensors.get(*key));
+        tensors.map(largest).product()
+    }
+
+    /// Refuses factors whose product may reach `bound`, times `scale`, where f32 does not hold that: it would become
+    /// infinite or NaN, which attention swallows. Trained factors stay dozens of orders of magnitude below.
+    ///
+    /// # Errors
+    /// [`PatchError::Inconsistent`].
+    pub(crate) fn check_bound(&self, bound: f64, scale: f32) -> Result<(), PatchError> {
+        let largest = bound * f64::from(scale.abs()).max(1.0);
+        if largest <= f64::from(f32::MAX) {
+            return Ok(());
+        }
+        Err(self.inconsistent(format!(
+            "the product of the factors, with the scale {scale:e}, may reach {largest:.0e}, expected at most {:.1e}; the \
+             file is damaged, use another copy",
+            f32::MAX
+        )))
+    }
+
     /// Attention swallows a NaN: without this check, a damaged file gives plausible pictures.
     pub(crate) fn check_finite(&self, key: &str, data: &TensorData) -> Result<(), PatchError> {
         match first_non_finite(data) {
@@ -269,7 +295,8 @@ impl TensorGroup {
     }
 }
 
-/// Product of sizes that come from a file; `None` when it overflows, as sizes beside a 0 may.
+/// Product of sizes that come from a file; `None` when it overflows. A 0 hides sizes after it that would, and their
+/// product without it may still: see that there is none.
 pub(crate) fn checked_product(sizes: &[usize]) -> Option<usize> {
     sizes
         .iter()

@@ -10,20 +10,26 @@
 //! by it: converted to the original base, its factors have twice the rank.
 
 mod layer;
+mod patterns;
 mod raw;
 
-use std::path::Path;
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
-use regex_lite::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::{Component, PatchError, RefusedGroup};
 pub use layer::{LayerConfig, OftConfig};
-use raw::{Entries, Names, RawConfig};
+use patterns::{Ends, Patterns, Program, Spellings, check_work};
+use raw::{Names, RawConfig};
 
 /// A PEFT adapter configuration.
 #[derive(Clone, Debug)]
 pub struct AdapterConfig {
+    /// The file that holds it.
+    path: PathBuf,
     /// By the component's name; empty in an `adapter_config.json`.
     components: Vec<(&'static str, ComponentConfig)>,
 }
@@ -33,38 +39,16 @@ pub struct AdapterConfig {
 struct ComponentConfig {
     /// What it says of layers that no pattern is for.
     layer: LayerConfig,
-    alpha_pattern: Vec<(Pattern, f64)>,
-    rank_pattern: Vec<(Pattern, usize)>,
+    alpha_pattern: Patterns<f64>,
+    rank_pattern: Patterns<usize>,
     feedforward: Option<Feedforward>,
-    modules_to_save: Vec<String>,
-}
-
-/// A name of layers, as PEFT matches them: the whole path, or its end after a dot.
-#[derive(Clone, Debug)]
-struct Pattern {
-    key: String,
-    regex: Regex,
-}
-
-/// A layer's path as a target has it, and with each name that a target leaves out of it: PEFT matches patterns
-/// against the path inside the model that was wrapped, which may be the whole pipeline.
-struct Spellings([String; 1 + WRAPPED.len()]);
-
-impl Spellings {
-    fn of(path: &str) -> Self {
-        let [transformer, unet, diffusion_model] = WRAPPED.map(|name| format!("{name}.{path}"));
-        Self([path.into(), transformer, unet, diffusion_model])
-    }
-
-    fn any(&self, matches: impl Fn(&str) -> bool) -> bool {
-        self.0.iter().any(|path| matches(path))
-    }
+    modules_to_save: Ends,
 }
 
 #[derive(Clone, Debug)]
 enum Feedforward {
-    Whole(Regex),
-    Ends(Vec<String>),
+    Whole(Program),
+    Ends(Ends),
 }
 
 impl AdapterConfig {
@@ -92,6 +76,7 @@ impl AdapterConfig {
             .into_iter()
             .map(|(name, raw)| Ok((name, ComponentConfig::from_raw(path, raw)?)));
         Ok(Self {
+            path: path.into(),
             components: components.collect::<Result<_, _>>()?,
         })
     }
@@ -130,6 +115,17 @@ impl AdapterConfig {
             .unwrap_or_default()
     }
 
+    /// Refuses a configuration whose patterns would take longer for a file of the layers `targets` than any real
+    /// one's: what [`layer`](Self::layer) does for one layer, a file asks for every one.
+    ///
+    /// # Errors
+    /// [`PatchError::UnsupportedConfig`].
+    pub fn check_work(&self, targets: &[&str]) -> Result<(), PatchError> {
+        let path_bytes = targets.iter().map(|target| target.len()).sum();
+        let mut components = self.components.iter();
+        components.try_for_each(|(_, component)| component.check_work(&self.path, path_bytes))
+    }
+
     /// What is to be said of the configuration beside a file whose layers are `targets`.
     #[must_use]
     pub fn notes(&self, targets: &[&str]) -> Vec<String> {
@@ -139,6 +135,9 @@ impl AdapterConfig {
             let own = own.filter(|(found, _)| std::ptr::eq(*found, component));
             let paths: Vec<_> = own.map(|(_, path)| path).collect();
             component.note_unmatched(name, &paths, &mut notes);
+            if component.layer.fan_in_fan_out {
+                notes.push(TRANSPOSED.into());
+            }
         }
         notes
     }
@@ -146,21 +145,23 @@ impl AdapterConfig {
     /// Takes the keys of whole modules that `modules_to_save` names out of `keys`, one group a module.
     pub(crate) fn take_saved_modules(&self, keys: &mut Vec<String>) -> Vec<RefusedGroup> {
         let mut groups: Vec<RefusedGroup> = Vec::new();
+        let mut places = HashMap::new();
         keys.retain(|key| {
             let Some(module) = self.saved_module(key) else {
                 return true;
             };
-            match groups.iter_mut().find(|group| group.target == module) {
-                Some(group) => group.keys.push(key.clone()),
-                None => groups.push(RefusedGroup {
+            let place = *places.entry(module.to_owned()).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push(RefusedGroup {
                     target: module.into(),
                     component: Component::default(),
-                    keys: vec![key.clone()],
+                    keys: Vec::new(),
                     error: PatchError::SavedModule {
                         target: module.into(),
                     },
-                }),
+                });
             }
+            groups[place].keys.push(key.clone());
             false
         });
         groups
@@ -169,12 +170,10 @@ impl AdapterConfig {
     /// The path of the saved module that `key` is a parameter of.
     fn saved_module<'a>(&self, key: &'a str) -> Option<&'a str> {
         let (path, _) = key.rsplit_once('.')?;
-        let is_saved = |name: &String| !name.is_empty() && path.ends_with(name.as_str());
-        let mut names = self
-            .components
-            .iter()
-            .flat_map(|(_, component)| &component.modules_to_save);
-        names.any(is_saved).then_some(path)
+        let mut components = self.components.iter();
+        components
+            .any(|(_, component)| component.modules_to_save.end(path))
+            .then_some(path)
     }
 
     /// The component that is not a text encoder's.
@@ -201,11 +200,11 @@ impl ComponentConfig {
         raw.check(path)?;
         let feedforward = match &raw.feedforward_modules {
             None => None,
-            Some(Names::Ends(ends)) => Some(Feedforward::Ends(ends.clone())),
+            Some(Names::Ends(ends)) => Some(Feedforward::Ends(Ends::new(ends.clone()))),
             Some(Names::Pattern(pattern)) => {
                 let whole = format!("^(?:{pattern})$");
-                let field = "feedforward_modules";
-                Some(Feedforward::Whole(compiled(path, field, pattern, &whole)?))
+                let program = Program::new(path, FEEDFORWARD, pattern, &whole)?;
+                Some(Feedforward::Whole(program))
             }
         };
         Ok(Self {
@@ -221,18 +220,26 @@ impl ComponentConfig {
                 fan_in_fan_out: raw.fan_in_fan_out.unwrap_or(false),
                 is_feedforward: None,
             },
-            alpha_pattern: patterns(path, "alpha_pattern", raw.alpha_pattern)?,
-            rank_pattern: patterns(path, "rank_pattern", raw.rank_pattern)?,
+            alpha_pattern: Patterns::new(
+                path,
+                "alpha_pattern",
+                raw.alpha_pattern.unwrap_or_default().0,
+            )?,
+            rank_pattern: Patterns::new(
+                path,
+                "rank_pattern",
+                raw.rank_pattern.unwrap_or_default().0,
+            )?,
             feedforward,
-            modules_to_save: raw.modules_to_save.unwrap_or_default(),
+            modules_to_save: Ends::new(saved_modules(raw.modules_to_save)),
         })
     }
 
     fn layer(&self, path: &str) -> LayerConfig {
         let (feedforward, spellings) = (self.feedforward.as_ref(), Spellings::of(path));
         LayerConfig {
-            alpha: first_match(&self.alpha_pattern, &spellings).or(self.layer.alpha),
-            rank: first_match(&self.rank_pattern, &spellings).or(self.layer.rank),
+            alpha: self.alpha_pattern.first(&spellings).or(self.layer.alpha),
+            rank: self.rank_pattern.first(&spellings).or(self.layer.rank),
             is_feedforward: feedforward.map(|feedforward| feedforward.names(&spellings)),
             ..self.layer.clone()
         }
@@ -240,80 +247,44 @@ impl ComponentConfig {
 
     /// Adds the patterns that none of `paths` matches.
     fn note_unmatched(&self, name: &str, paths: &[&str], notes: &mut Vec<String>) {
-        let alphas = self
-            .alpha_pattern
-            .iter()
-            .map(|(pattern, _)| ("alpha_pattern", pattern));
-        let ranks = self
-            .rank_pattern
-            .iter()
-            .map(|(pattern, _)| ("rank_pattern", pattern));
         let dot = if name.is_empty() { "" } else { "." };
         let layers: Vec<_> = paths.iter().map(|path| Spellings::of(path)).collect();
-        for (field, pattern) in alphas.chain(ranks) {
-            if !layers.iter().any(|layer| pattern.is_for(layer)) {
-                notes.push(format!(
-                    "`{}` in {name}{dot}{field} of the adapter configuration matches no layer of the file",
-                    pattern.key
-                ));
-            }
+        let alphas = self.alpha_pattern.unmatched(&layers);
+        let ranks = self.rank_pattern.unmatched(&layers);
+        let alphas = alphas.map(|key| ("alpha_pattern", key));
+        for (field, key) in alphas.chain(ranks.map(|key| ("rank_pattern", key))) {
+            notes.push(format!(
+                "`{key}` in {name}{dot}{field} of the adapter configuration matches no layer of the file"
+            ));
         }
     }
-}
 
-impl Pattern {
-    fn is_for(&self, layer: &Spellings) -> bool {
-        layer.any(|path| self.regex.is_match(path))
+    /// As [`AdapterConfig::check_work`], for layers of this component.
+    fn check_work(&self, path: &Path, path_bytes: usize) -> Result<(), PatchError> {
+        self.alpha_pattern.check_work(path, path_bytes)?;
+        self.rank_pattern.check_work(path, path_bytes)?;
+        match &self.feedforward {
+            Some(Feedforward::Whole(program)) => {
+                check_work(path, FEEDFORWARD, std::iter::once(program), path_bytes)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Feedforward {
     fn names(&self, layer: &Spellings) -> bool {
-        layer.any(|path| match self {
-            Self::Whole(regex) => regex.is_match(path),
-            Self::Ends(ends) => ends.iter().any(|end| path.ends_with(end.as_str())),
-        })
+        match self {
+            Self::Whole(program) => program.is_for(layer),
+            Self::Ends(ends) => ends.are_of(layer),
+        }
     }
 }
 
-fn first_match<T: Copy>(patterns: &[(Pattern, T)], layer: &Spellings) -> Option<T> {
-    let mut patterns = patterns.iter();
-    patterns.find_map(|(pattern, value)| pattern.is_for(layer).then_some(*value))
-}
-
-fn patterns<T>(
-    path: &Path,
-    field: &'static str,
-    entries: Option<Entries<T>>,
-) -> Result<Vec<(Pattern, T)>, PatchError> {
-    let compile = |(key, value): (String, T)| {
-        // PEFT matches a module's path against the key as a whole name at its end.
-        let regex = compiled(path, field, &key, &format!("^(?:.*\\.)?(?:{key})$"))?;
-        Ok((Pattern { key, regex }, value))
-    };
-    entries
-        .unwrap_or_default()
-        .0
-        .into_iter()
-        .map(compile)
-        .collect()
-}
-
-fn compiled(
-    path: &Path,
-    field: &'static str,
-    pattern: &str,
-    text: &str,
-) -> Result<Regex, PatchError> {
-    RegexBuilder::new(text)
-        .size_limit(MAX_PATTERN_BYTES)
-        .build()
-        .map_err(|source| PatchError::ConfigPattern {
-            path: path.into(),
-            field,
-            pattern: pattern.into(),
-            source,
-        })
+/// The names that PEFT saves whole; every path would end with an empty one.
+fn saved_modules(names: Option<Vec<String>>) -> impl Iterator<Item = String> {
+    let names = names.unwrap_or_default().into_iter();
+    names.filter(|name| !name.is_empty())
 }
 
 fn changed_base(init: Option<&Value>) -> Option<String> {
@@ -345,9 +316,8 @@ fn is_from_0_18(version: &str) -> bool {
 const METADATA_KEY: &str = "lora_adapter_metadata";
 /// Names of the components that are the main model.
 const MAIN: [&str; 3] = ["", "transformer", "unet"];
-/// Names of the main model that are left out of its layers' targets.
-const WRAPPED: [&str; 3] = ["transformer", "unet", "diffusion_model"];
 /// Initialisations that move a part of the base weight into the factors.
 const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
-/// Memory of one compiled pattern, so that a short text cannot ask for gigabytes.
-const MAX_PATTERN_BYTES: usize = 1 << 16;
+const TRANSPOSED: &str = "the adapter configuration says fan_in_fan_out: the adapter was trained over weights stored as \
+                          [d_input, d_output], and `merge` refuses it";
+const FEEDFORWARD: &str = "feedforward_modules";

@@ -60,6 +60,8 @@ pub struct PatchKind {
     pub rank_key: Option<&'static str>,
     /// Dimensions that a key has in this kind, where another kind has the same keys with others.
     pub dimensions: &'static [(&'static str, usize)],
+    /// The `peft_type` of the configurations that PEFT writes beside its keys.
+    pub peft_types: &'static [&'static str],
     /// Builds the patch from the keys; tensors are placed on the device.
     pub build: Build,
     /// What it is, for people.
@@ -110,6 +112,7 @@ impl PatchKind {
             aliases: &[],
             rank_key: None,
             dimensions: &[],
+            peft_types: &[],
             build,
             docs: KindDocs {
                 formula: "",
@@ -157,6 +160,18 @@ impl PatchKind {
     #[must_use]
     pub const fn with_dimensions(self, dimensions: &'static [(&'static str, usize)]) -> Self {
         Self { dimensions, ..self }
+    }
+
+    /// With what PEFT calls it: see [`peft_types`](Self::peft_types).
+    #[must_use]
+    pub const fn with_peft_types(self, peft_types: &'static [&'static str]) -> Self {
+        Self { peft_types, ..self }
+    }
+
+    /// The first of its signatures that is fully there in `group`.
+    fn signature_in(&self, group: &TensorGroup) -> Option<&'static [&'static str]> {
+        let mut signatures = self.signatures.iter().copied();
+        signatures.find(|signature| signature.iter().all(|key| group.has(key)))
     }
 
     /// Every key the kind understands.
@@ -224,11 +239,11 @@ impl PatchKind {
     }
 }
 
-/// Every registered kind, sorted by name.
+/// Every registered kind, sorted by name; those of one name by their keys, whatever order they are linked in.
 #[must_use]
 pub fn kinds() -> Vec<&'static PatchKind> {
     let mut kinds: Vec<_> = inventory::iter::<PatchKind>.into_iter().collect();
-    kinds.sort_unstable_by_key(|kind| kind.name);
+    kinds.sort_unstable_by_key(|kind| (kind.name, kind.signatures, kind.optional));
     kinds
 }
 
@@ -243,7 +258,7 @@ pub fn load(group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     let accepting: Vec<_> = known.iter().filter(|kind| kind.accepts(&group)).collect();
     match accepting.as_slice() {
         [kind] => build(kind, group, device),
-        [] => match split_wrapper(&group, &known) {
+        [] => match split_wrapper(&group, &known)? {
             Some((wrap, inner, own)) => wrap(load(inner, device)?, own, device),
             None => Err(unaccepted(group, &known)),
         },
@@ -265,8 +280,8 @@ pub fn is_accepted(group: &TensorGroup) -> bool {
             return true;
         }
         match split_wrapper(&group, &known) {
-            Some((_, inner, _)) => group = inner,
-            None => return false,
+            Ok(Some((_, inner, _))) => group = inner,
+            Ok(None) | Err(_) => return false,
         }
     }
 }
@@ -299,6 +314,26 @@ fn alpha_from_config(kind: &PatchKind, group: &TensorGroup) -> Option<f32> {
     group.config.as_ref()?.effective_alpha(kind.rank(group)?)
 }
 
+/// Whether the group has the keys of a kind whose scale is `alpha / rank`, or its own, and neither of them.
+pub(crate) fn lacks_scale(group: &TensorGroup) -> bool {
+    let is_scaled =
+        |kind: &&PatchKind| [ALPHA, SCALE].iter().all(|key| kind.optional.contains(key));
+    let is_there = |kind: &PatchKind| kind.signature_in(group).is_some();
+    let mut scaled = kinds().into_iter().filter(is_scaled);
+    !group.has(ALPHA) && !group.has(SCALE) && scaled.any(is_there)
+}
+
+/// The kinds whose keys `group` has, of those that PEFT writes, when none is what PEFT calls `peft_type`.
+pub(crate) fn kinds_of_other_type(group: &TensorGroup, peft_type: &str) -> Vec<&'static PatchKind> {
+    let mut kinds = kinds();
+    kinds.retain(|kind| !kind.peft_types.is_empty() && kind.signature_in(group).is_some());
+    let mut types = kinds.iter().flat_map(|kind| kind.peft_types);
+    if types.any(|known| known.eq_ignore_ascii_case(peft_type)) {
+        return Vec::new();
+    }
+    kinds
+}
+
 /// Whether the scale of the group's factors is `alpha / rank` for an alpha of 0.
 pub(crate) fn has_alpha_of_zero(group: &TensorGroup) -> bool {
     let is_there = |kind: &&PatchKind| kind.rank_key.is_some_and(|key| group.has(key));
@@ -312,21 +347,39 @@ pub(crate) fn has_alpha_of_zero(group: &TensorGroup) -> bool {
     }
 }
 
-/// The first wrapper whose signature is there beside other keys, those keys, and its own.
+/// A patch to be laid around another: how, the keys of the other, and its own.
+type Split = (WrapPatch, TensorGroup, TensorGroup);
+
+/// The wrapper whose signature is there beside other keys; of several with keys of their own each, that of the first
+/// name is the outermost.
+///
+/// # Errors
+/// [`PatchError::Ambiguous`] when several would take the same key.
 fn split_wrapper(
     group: &TensorGroup,
     known: &[&'static PatchKind],
-) -> Option<(WrapPatch, TensorGroup, TensorGroup)> {
-    known.iter().find_map(|kind| {
+) -> Result<Option<Split>, PatchError> {
+    let mut splits = known.iter().filter_map(|kind| {
         let Build::Wrap(wrap) = kind.build else {
             return None;
         };
-        let is_there = |signature: &&&[&str]| signature.iter().all(|key| group.has(key));
-        kind.signatures.iter().find(is_there)?;
-        let keys: Vec<_> = kind.keys().collect();
+        kind.signature_in(group)?;
         let mut inner = group.clone();
-        let own = inner.split_off(&keys);
-        (!inner.tensors.is_empty()).then_some((wrap, inner, own))
+        let own = inner.split_off(&kind.keys().collect::<Vec<_>>());
+        (!inner.tensors.is_empty()).then_some((kind.name, (wrap, inner, own)))
+    });
+    let Some((name, first)) = splits.next() else {
+        return Ok(None);
+    };
+    let takes_same = |(_, (.., own)): &(_, Split)| own.tensors.keys().any(|key| first.2.has(key));
+    let others: Vec<_> = splits.filter(takes_same).map(|(name, _)| name).collect();
+    if others.is_empty() {
+        return Ok(Some(first));
+    }
+    Err(PatchError::Ambiguous {
+        target: group.target.clone(),
+        keys: group.tensors.keys().cloned().collect(),
+        kinds: [vec![name], others].concat(),
     })
 }
 

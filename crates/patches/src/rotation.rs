@@ -36,7 +36,7 @@ impl Blocks {
         if size == 0 || blocks.contains(&0) {
             return Err(group.inconsistent(format!("`{key}` has shape {shape:?}, without values")));
         }
-        check_size(group, key, size)?;
+        check_work(group, key, size, data.num_elements() / size / size)?;
         let values: Vec<f64> = data.iter().collect();
         let blocks = values
             .chunks_exact(size * size)
@@ -68,7 +68,7 @@ impl Blocks {
             );
             return Err(group.inconsistent(why));
         };
-        check_size(group, key, size)?;
+        check_work(group, key, size, data.num_elements() / columns)?;
         let values: Vec<f64> = data.iter().collect();
         let blocks = values.chunks_exact(columns);
         Ok(Self {
@@ -253,15 +253,50 @@ fn narrow(value: f64) -> f32 {
 }
 
 /// The work on a block grows with the cube of its size; a small file must not ask for hours.
-fn check_size(group: &TensorGroup, key: &str, size: usize) -> Result<(), PatchError> {
-    if size <= MAX_SIZE {
+fn check_work(
+    group: &TensorGroup,
+    key: &str,
+    size: usize,
+    num_blocks: usize,
+) -> Result<(), PatchError> {
+    let expected = if size > MAX_SIZE {
+        format!("at most {MAX_SIZE} rows")
+    } else if num_blocks.saturating_mul(size.pow(3)) > MAX_WORK {
+        format!("at most {} of them", MAX_WORK / size.pow(3))
+    } else {
         return Ok(());
-    }
+    };
     Err(group.inconsistent(format!(
-        "`{key}` has blocks of {size} rows, expected at most {MAX_SIZE}; use an adapter with more, smaller blocks, or \
-         one merged into its model"
+        "`{key}` has {num_blocks} blocks of {size} rows, expected {expected}; use an adapter with smaller blocks, or one \
+         merged into its model"
     )))
 }
 
 /// Trainers make blocks of at most 1,536 rows, an eighth of the widest layers.
 const MAX_SIZE: usize = 2048;
+/// Multiplications for the rotations of one layer, the cube of a block's size each: eight blocks of 1,536 rows take
+/// 2.9e10.
+const MAX_WORK: usize = 30_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_layers_blocks_may_be_rotated_and_few_wider() {
+        let check = |num_blocks, size| check_work(&TensorGroup::default(), "k", size, num_blocks);
+        // Layers of 3,072 and 12,288 rows; butterfly factors of the latter.
+        for (num_blocks, size) in [
+            (3, 1024),
+            (8, 1536),
+            (24, 512),
+            (12288 / 4 * 8, 4),
+            (3, 2048),
+        ] {
+            assert!(check(num_blocks, size).is_ok(), "{num_blocks}, {size}");
+        }
+        for (num_blocks, size) in [(4, 2048), (9, 1536), (usize::MAX, 2), (1, 2049)] {
+            assert!(check(num_blocks, size).is_err(), "{num_blocks}, {size}");
+        }
+    }
+}

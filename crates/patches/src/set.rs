@@ -120,8 +120,8 @@ impl PatchSet {
     ///
     /// # Errors
     /// [`PatchError::NoAdapterTensors`], [`PatchError::AmbiguousKey`], [`PatchError::Conflict`],
-    /// [`PatchError::TwoAdapters`]. What is wrong with one layer is no error: see
-    /// [`refused`](Self::refused).
+    /// [`PatchError::TwoAdapters`], or [`PatchError::UnsupportedConfig`] for patterns that take too long. What is
+    /// wrong with one layer is no error: see [`refused`](Self::refused).
     pub fn from_tensors(
         name: &str,
         tensors: impl IntoIterator<Item = (String, TensorData)>,
@@ -141,6 +141,7 @@ impl PatchSet {
             });
         }
         let targets: Vec<_> = layers.keys().map(TargetName::as_str).collect();
+        config.map_or(Ok(()), |config| config.check_work(&targets))?;
         let mut set = Self {
             notes: config.map_or_else(Vec::new, |config| config.notes(&targets)),
             refused: config.map_or_else(Vec::new, |config| config.take_saved_modules(&mut unread)),
@@ -187,7 +188,7 @@ impl PatchSet {
             tensors,
             config: layer_config(config, &target),
         };
-        let notes = Notes::of(&group);
+        let notes = Notes::of(&group, &keys);
         match registry::load(group, device) {
             Ok(patch) => {
                 self.entries.push(PatchEntry {

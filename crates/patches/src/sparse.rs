@@ -93,8 +93,12 @@ fn parse(
     size: &TensorData,
 ) -> Result<SparseResidual, String> {
     let size = integers(SIZE, size)?;
-    if size.is_empty() || size.len() > MAX_DIMENSIONS || checked_product(&size).is_none() {
-        return Err(format!("`{SIZE}` is not the size of a tensor"));
+    // Beside a 0, the other sizes may overflow wherever they are multiplied without it.
+    let is_size = !size.contains(&0) && checked_product(&size).is_some();
+    if size.is_empty() || size.len() > MAX_DIMENSIONS || !is_size {
+        return Err(format!(
+            "`{SIZE}` is {size:?}, expected 1 to {MAX_DIMENSIONS} sizes above 0 of a tensor; is the file damaged?"
+        ));
     }
     let num_values = values.num_elements();
     let expected = [size.len(), num_values];
@@ -145,9 +149,9 @@ pub(crate) fn integers(key: &str, data: &TensorData) -> Result<Vec<usize>, Strin
         .map_err(|_| format!("`{key}` holds a negative number"))
 }
 
-const INDICES: &str = "bias_indices";
-const VALUES: &str = "bias_values";
-const SIZE: &str = "bias_size";
-const KEYS: [&str; 3] = [INDICES, VALUES, SIZE];
+pub(crate) const INDICES: &str = "bias_indices";
+pub(crate) const VALUES: &str = "bias_values";
+pub(crate) const SIZE: &str = "bias_size";
+pub(crate) const KEYS: [&str; 3] = [INDICES, VALUES, SIZE];
 /// More than any weight has; keeps the arithmetic per value short.
 const MAX_DIMENSIONS: usize = 8;

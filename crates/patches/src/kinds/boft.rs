@@ -85,9 +85,7 @@ impl Patch for Boft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         // Summed up as the change, not as the changed weight: the base's own rounding stays out of it.
         let mut change: Option<Tensor<2>> = None;
         for (index, turn) in self.turns.iter().enumerate() {

@@ -124,9 +124,7 @@ impl Patch for Dora {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let changed = match self.inner.delta_weight(base)? {
             Some(delta) => weight.clone() + wide(&delta),
             None => weight.clone(),

@@ -19,11 +19,12 @@ use crate::{
     added::Added,
     axes::{check_is_matrix, check_weight},
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[A1, A2, B1, B2]], load)
-        .with_optional(&[BM, "alpha", "scale", "bias_indices", "bias_values", "bias_size"])
+        .with_optional(&[BM, "alpha", "scale", INDICES, VALUES, SIZE])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (W · a1 · a2 + b1 · b2); scale = alpha / rank",
             layers: "linear, convolution, embedding",
@@ -46,6 +47,10 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         true => ([A2, A1], [B2, B1]),
         false => ([A1, A2], [B1, B2]),
     };
+    let bounds = [
+        Factors::bound(&group, keys(input, NO_MID)),
+        Factors::bound(&group, keys(residual, BM)),
+    ];
     let input = Factors::take(&mut group, keys(input, NO_MID), device)?;
     let residual = Factors::take(&mut group, keys(residual, BM), device)?;
     let [rows, columns] = input.shape();
@@ -55,6 +60,8 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         return Err(group.inconsistent(why));
     }
     let (scale, shape) = (group.take_scale(input.rank())?, residual.shape());
+    let mut bounds = bounds.into_iter();
+    bounds.try_for_each(|bound| group.check_bound(bound, scale))?;
     let patch = Glora {
         input,
         residual,
@@ -87,9 +94,7 @@ impl Patch for Glora {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let [d_output, fan_in] = weight.dims();
         let d_input = self.input.shape()[0];
         let [a1, a2] = self.input.pair();

@@ -99,9 +99,7 @@ impl Patch for Ia3 {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let scale = wide(&self.scale);
         if self.side_on(base.shape)? == Side::Output {
             return Ok(Some(weight.clone() * scale.unsqueeze_dim::<2>(1)));

@@ -20,14 +20,16 @@ use crate::{
     added::Added,
     axes::{check_is_matrix, check_weight},
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[FIRST.up, FIRST.down, SECOND.up, SECOND.down]], load)
         .with_optional(&[
-            FIRST.mid, SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
+            FIRST.mid, SECOND.mid, "alpha", "scale", INDICES, VALUES, SIZE,
         ])
         .with_rank_key(FIRST.down)
+        .with_peft_types(&["LOHA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (w1_a · w1_b) ∘ (w2_a · w2_b), each with t* between; scale = alpha / rank",
             layers: "linear, convolution, embedding",
@@ -46,6 +48,7 @@ struct Loha {
 
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
     let rank = group.dims(FIRST.down).first().copied().unwrap_or(0);
+    let bound = Factors::bound(&group, FIRST) * Factors::bound(&group, SECOND);
     let first = Factors::take(&mut group, FIRST, device)?;
     let second = Factors::take(&mut group, SECOND, device)?;
     let (shape, other) = (first.shape(), second.shape());
@@ -55,6 +58,7 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
         return Err(group.inconsistent(why));
     }
     let scale = group.take_scale(rank)?;
+    group.check_bound(bound, scale)?;
     let patch = Loha {
         first,
         second,

@@ -15,13 +15,14 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 
 use crate::{
     BaseLayer, ConvInput, Feature, KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup,
     added::Added,
     axes::check_is_matrix,
     factors::{FactorKeys, Factors},
+    sparse::{INDICES, SIZE, VALUES},
     values::Values,
 };
 
@@ -37,8 +38,9 @@ inventory::submit! {
         load,
     )
     .with_optional(&[
-        SECOND.mid, "alpha", "scale", "bias_indices", "bias_values", "bias_size",
+        SECOND.mid, "alpha", "scale", INDICES, VALUES, SIZE,
     ])
+    .with_peft_types(&["LOKR"])
     .with_docs(KindDocs {
         formula: "ΔW = scale · w1 ⊗ w2, w1 = w1_a · w1_b, w2 = w2_a · w2_b or t2 between; scale = alpha / rank, 1 \
                   when w1 and w2 are whole (PEFT: alpha / r in any case)",
@@ -70,9 +72,11 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
     let rank = [SECOND.down, FIRST.down]
         .iter()
         .find_map(|key| group.dims(key).first().copied());
+    let bound = Block::bound(&group, W1, FIRST) * Block::bound(&group, W2, SECOND);
     let first = Block::take(&mut group, W1, FIRST, device)?;
     let second = Block::take(&mut group, W2, SECOND, device)?;
     let scale = take_scale(&mut group, rank)?;
+    group.check_bound(bound, scale)?;
     let ([a, b], [c, d]) = (first.shape(), second.shape());
     let (Some(d_output), Some(fan_in)) = (a.checked_mul(c), b.checked_mul(d)) else {
         return Err(
@@ -107,10 +111,9 @@ fn take_scale(group: &mut TensorGroup, rank: Option<usize>) -> Result<f32, Patch
     }
     if let Some((alpha, rank)) = from_config.filter(|_| !group.has("alpha") && !group.has("scale"))
     {
-        return match rank {
-            0 => Err(group.inconsistent("the rank is 0")),
-            _ => Ok(alpha / rank as f32),
-        };
+        let alpha = TensorData::from([alpha]);
+        group.tensors.insert("alpha".into(), alpha);
+        return group.take_scale(rank);
     }
     group.take_scale(rank.unwrap_or(1))
 }
@@ -220,6 +223,14 @@ impl Block {
             return Ok(Self::Whole(Values::take(group, whole, device)?));
         }
         Ok(Self::Product(Factors::take(group, factors, device)?))
+    }
+
+    /// As [`Factors::bound`].
+    fn bound(group: &TensorGroup, whole: &str, factors: FactorKeys) -> f64 {
+        if group.has(whole) {
+            return group.largest_product(&[whole]);
+        }
+        Factors::bound(group, factors)
     }
 
     /// As a matrix.

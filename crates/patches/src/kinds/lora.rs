@@ -22,16 +22,17 @@ use crate::{
     axes::{check_bias, check_is_matrix, check_size, check_weight},
     factors::{FactorKeys, Factors},
     patch::tensor_bytes,
-    sparse::integers,
+    sparse::{INDICES, SIZE, VALUES, integers},
 };
 
 inventory::submit! {
     PatchKind::new(KIND, &[&[UP, DOWN]], load)
         .with_optional(&[
-            MID, "alpha", "scale", BIAS, RESHAPE, "bias_indices", "bias_values", "bias_size",
+            MID, "alpha", "scale", BIAS, RESHAPE, INDICES, VALUES, SIZE,
         ])
         .with_aliases(ALIASES)
         .with_rank_key(DOWN)
+        .with_peft_types(&["LORA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · up · down (or up · mid · down), Δb = scale · bias; scale = alpha / rank, \
                       1 without alpha",
@@ -49,6 +50,7 @@ inventory::submit! {
             ("lora_embedding_B.*", EMBEDDING_B),
         ])
         .with_rank_key(EMBEDDING_A)
+        .with_peft_types(&["LORA"])
         .with_docs(KindDocs {
             formula: "ΔW = scale · (B · A)ᵀ; scale = alpha / rank, 1 without alpha",
             layers: "embedding",
@@ -68,12 +70,14 @@ struct Lora {
 
 fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
     let rank = group.dims(DOWN).first().copied().unwrap_or(0);
+    let bound = Factors::bound(&group, KEYS);
     let factors = if group.has(MID) {
         Factors::take(&mut group, KEYS, device)?
     } else {
         take_pair(&mut group, device)?
     };
     let scale = group.take_scale(rank)?;
+    group.check_bound(bound, scale)?;
     check_reshape(&mut group, factors.shape())?;
     let bias = take_bias(&mut group, factors.shape()[0], device)?;
     let bias = bias.map(|bias| bias.mul_scalar(scale));
@@ -87,6 +91,7 @@ fn load(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, Patch
 }
 
 fn load_embedding(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Patch>, PatchError> {
+    let largest = group.largest_product(&[EMBEDDING_A, EMBEDDING_B]);
     let down = group.take::<2>(EMBEDDING_B, device)?.transpose();
     let up = group.take::<2>(EMBEDDING_A, device)?.transpose();
     let axes = vec![down.dims()[1]];
@@ -98,6 +103,7 @@ fn load_embedding(mut group: TensorGroup, device: &Device) -> Result<Arc<dyn Pat
     let rank = up.dims()[1];
     let factors = Factors::of_two(&group, keys, [up, down], axes)?;
     let scale = group.take_scale(rank)?;
+    group.check_bound(largest * rank as f64, scale)?;
     Ok(Arc::new(Lora {
         factors,
         scale,

@@ -113,9 +113,7 @@ impl Patch for Oft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let turned = blocks_times_rows(&self.turn, weight).mul_scalar(self.strength);
         let rescale = self.rescale.as_ref();
         Ok(Some(rescaled_change(rescale, weight, turned)))

@@ -29,6 +29,7 @@ inventory::submit! {
         .with_optional(&[PERMUTATIONS])
         .with_aliases(&[("boft_R.*", BLOCKS), ("boft_s.*", SCALE), ("boft_P.*", PERMUTATIONS)])
         .with_dimensions(&[(BLOCKS, 4)])
+        .with_peft_types(&["BOFT"])
         .with_docs(KindDocs {
             formula: "W' = boft_s · W · (P_m R_m P_mᵀ ⋯ P_1 R_1 P_1ᵀ)ᵀ, R = (I − Q)(I + Q)⁻¹, Q = (B − Bᵀ) / 2",
             layers: "linear, convolution",
@@ -129,9 +130,7 @@ impl Patch for PeftBoft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let [d_output, fan_in] = weight.dims();
         let is_reread = matches!(base.shape.operator(), Operator::Conv { .. });
         if !is_reread {

@@ -28,6 +28,7 @@ use crate::{
 inventory::submit! {
     PatchKind::new(KIND, &[&[OLD, SCALE], &[NEW]], load)
         .with_aliases(&[("oft_r.*", OLD), ("oft_s.*", SCALE), ("oft_R.*.weight", NEW)])
+        .with_peft_types(&["OFT"])
         .with_docs(KindDocs {
             formula: "W' = oft_s · W · blockdiag(R)ᵀ, R = (I − Q)(I + Q)⁻¹ or I + 2Q + 2Q² + 2Q³ + f · Q⁴",
             layers: "linear, convolution",
@@ -140,9 +141,7 @@ impl Patch for PeftOft {
     }
 
     fn delta_weight(&self, base: &BaseLayer<'_>) -> Result<Option<Tensor<2>>, PatchError> {
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let turned = columns_times_blocks(weight, &self.turn);
         Ok(Some(rescaled_change(self.scale.as_ref(), weight, turned)))
     }

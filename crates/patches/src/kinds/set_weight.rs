@@ -138,9 +138,7 @@ impl Patch for SetParameter {
         if self.is(Parameter::Bias) {
             return Ok(None);
         }
-        let weight = base
-            .weight
-            .ok_or_else(|| PatchError::BaseUnavailable { kind: KIND.into() })?;
+        let weight = base.weight_for(KIND)?;
         let value = self.value.of_shape(base.shape.matrix());
         Ok(Some(value - weight.clone()))
     }

@@ -10,14 +10,16 @@ use std::{ops::Range, sync::Arc};
 
 use burn::tensor::{Device, FloatDType};
 
-use crate::{KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup, added::Added};
+use crate::{
+    KindDocs, LayerShape, Patch, PatchError, PatchKind, TensorGroup, added::Added, sparse::KEYS,
+};
 
 inventory::submit! {
-    PatchKind::new(KIND, &[KEYS], load).with_docs(DOCS)
+    PatchKind::new(KIND, &[&KEYS], load).with_docs(DOCS)
 }
 
 inventory::submit! {
-    PatchKind::wrapper("sparse-bias-beside", &[KEYS], wrap).with_docs(DOCS)
+    PatchKind::wrapper("sparse-bias-beside", &[&KEYS], wrap).with_docs(DOCS)
 }
 
 /// A patch that changes nothing, for the residual to be laid on.
@@ -59,7 +61,6 @@ fn wrap(
 }
 
 const KIND: &str = "sparse-bias";
-const KEYS: &[&str] = &["bias_indices", "bias_values", "bias_size"];
 const DOCS: KindDocs = KindDocs {
     formula: "Δb or ΔW += the values at the coordinates, by the number of axes in bias_size",
     layers: "all; a Δb on layers that add a bias",

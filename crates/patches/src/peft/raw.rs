@@ -121,15 +121,8 @@ impl RawConfig {
                 return Some((field, found, TOO_MANY_PATTERNS));
             }
         }
-        if let Some(terms) = self
-            .num_cayley_neumann_terms
-            .filter(|terms| *terms > MAX_TERMS)
-        {
-            return Some((
-                "num_cayley_neumann_terms",
-                terms.to_string(),
-                TOO_MANY_TERMS,
-            ));
+        if let Some(refused) = self.refused_rotation() {
+            return Some(refused);
         }
         let fields = [
             ("layer_replication", &self.layer_replication, CHANGES_DEPTH),
@@ -150,6 +143,21 @@ impl RawConfig {
             let value = value.as_ref().filter(|value| !is_empty(value))?;
             Some((field, value.to_string(), why))
         })
+    }
+}
+
+impl RawConfig {
+    /// As [`refused`](Self::refused), of the fields that say how rotations are made.
+    fn refused_rotation(&self) -> Option<(&'static str, String, &'static str)> {
+        let terms = |terms: usize, why| Some(("num_cayley_neumann_terms", terms.to_string(), why));
+        match self.num_cayley_neumann_terms {
+            Some(0) => return terms(0, NO_TERMS),
+            Some(count) if count > MAX_TERMS => return terms(count, TOO_MANY_TERMS),
+            _ => {}
+        }
+        let is_limit = |epsilon: f64| epsilon.is_finite() && epsilon >= 0.0;
+        let epsilon = self.eps.filter(|epsilon| !is_limit(*epsilon))?;
+        Some(("eps", epsilon.to_string(), NO_LIMIT))
     }
 }
 
@@ -210,5 +218,9 @@ const MAX_PATTERNS: usize = 4096;
 const TOO_MANY_PATTERNS: &str = "at most 4096 are read; write one pattern for several layers";
 /// More terms than f32 tells from the whole series.
 const MAX_TERMS: usize = 64;
+const NO_TERMS: &str =
+    "expected at least 1, the identity; write the number that the adapter was trained with";
+const NO_LIMIT: &str =
+    "expected a limit of 0 or more; write the one that the adapter was trained with";
 const TOO_MANY_TERMS: &str =
     "at most 64 are computed; set `use_cayley_neumann` to false for the exact transform";

@@ -118,6 +118,31 @@ register_patch!(
     PatchKind::new("test-twin-b", &[&["test_twin"]], load_double).with_optional(&["alpha"])
 );
 
+// Two wrappers that share a key, and one beside.
+register_patch!(PatchKind::wrapper(
+    "test-wrap-a",
+    &[&["test_wrap", "test_wrap_a"]],
+    wrap_none
+));
+register_patch!(PatchKind::wrapper(
+    "test-wrap-b",
+    &[&["test_wrap"]],
+    wrap_none
+));
+register_patch!(PatchKind::wrapper(
+    "test-wrap-c",
+    &[&["test_wrap_c"]],
+    wrap_none
+));
+
+fn wrap_none(
+    patch: Arc<dyn Patch>,
+    _group: TensorGroup,
+    _device: &Device,
+) -> Result<Arc<dyn Patch>, PatchError> {
+    Ok(patch)
+}
+
 fn load_keys(keys: &[&str]) -> Result<Arc<dyn Patch>, PatchError> {
     load(
         &keys
@@ -214,6 +239,18 @@ fn two_kinds_accept_the_keys() {
     let expected = "layer `layer`: the patch kinds [\"test-twin-a\", \"test-twin-b\"] all accept the keys \
                     [\"alpha\", \"test_twin\"]";
     assert_eq!(message(load_keys(&["test_twin", "alpha"])), expected);
+}
+
+#[test]
+fn two_wrappers_take_one_key() {
+    let found = message(load_keys(&["test_full", "test_wrap", "test_wrap_a"]));
+    let expected = "layer `layer`: the patch kinds [\"test-wrap-a\", \"test-wrap-b\"] all accept the keys \
+                    [\"test_full\", \"test_wrap\", \"test_wrap_a\"]";
+    assert_eq!(found, expected);
+    for keys in [&["test_wrap"][..], &["test_wrap", "test_wrap_c"]] {
+        let keys = [&["test_full"], keys].concat();
+        assert!(load_keys(&keys).is_ok(), "{keys:?}");
+    }
 }
 
 #[test]

@@ -307,3 +307,26 @@ fn a_file_with_only_metadata_holds_no_adapter() {
 }
 
 const CONVERT: &str = "convert it to safetensors first";
+
+/// As an incomplete cache leaves it: without its configuration, the adapter would have another scale.
+#[test]
+#[cfg(unix)]
+fn a_configuration_that_is_no_file_is_not_taken_for_none() {
+    let folder = folder();
+    let weights = write(&folder, "adapter_model.safetensors", &adapter(&[]));
+    let config = folder.path().join("adapter_config.json");
+    let expected = format!(
+        "`{}` cannot be read; check that it is there and a readable file",
+        config.display()
+    );
+    let check = || {
+        for path in [weights.as_path(), folder.path()] {
+            assert_eq!(message(PatchSet::load(path, &device())), expected);
+        }
+    };
+    std::os::unix::fs::symlink("nowhere", &config).expect("a link");
+    check();
+    fs::remove_file(&config).expect("the link");
+    fs::create_dir(&config).expect("a folder");
+    check();
+}

@@ -66,3 +66,77 @@ fn the_largest_numbers_are_finite() {
         "it overflows f32"
     );
 }
+
+/// That factors of `value` everywhere are refused, and what their product may reach.
+fn check_overflow(shapes: &[(&'static str, &[usize])], value: f32, scale: &str, reaches: &str) {
+    let with = |value: f32| -> Vec<_> {
+        let of = |(key, shape): &(&'static str, &[usize])| {
+            let values = vec![value; shape.iter().product()];
+            (*key, TensorData::new(values, *shape))
+        };
+        shapes.iter().map(of).collect()
+    };
+    let expected = format!(
+        "layer `layer`: the product of the factors, with the scale {scale}, may reach {reaches}, expected at most \
+         3.4e38; the file is damaged, use another copy"
+    );
+    assert_eq!(message(load(&with(value))), expected);
+    load(&with(100.0)).expect("factors that no trainer writes, but that can be computed with");
+}
+
+#[test]
+fn low_rank_factors_whose_product_overflows_are_refused() {
+    let [up, down] = ["lora_up.weight", "lora_down.weight"];
+    check_overflow(&[(up, &[6, 4]), (down, &[4, 5])], 1e30, "1e0", "4e60");
+    check_overflow(&[(up, &[6, 4]), (down, &[4, 5])], 1e19, "1e0", "4e38");
+    let mid = ("lora_mid.weight", &[4, 2, 3][..]);
+    check_overflow(&[(up, &[6, 4]), mid, (down, &[2, 5])], 1e13, "1e0", "8e39");
+    check_overflow(
+        &[(up, &[6, 1]), (down, &[1, 5]), ("alpha", &[1])],
+        1e18,
+        "1e18",
+        "1e54",
+    );
+    check_overflow(
+        &[("lora_embedding_A", &[2, 9]), ("lora_embedding_B", &[4, 2])],
+        1e20,
+        "1e0",
+        "2e40",
+    );
+}
+
+#[test]
+fn factors_of_products_that_overflow_are_refused() {
+    let [a, b] = [[6, 3], [3, 5]];
+    let loha = [
+        ("hada_w1_a", &a[..]),
+        ("hada_w1_b", &b[..]),
+        ("hada_w2_a", &a[..]),
+        ("hada_w2_b", &b[..]),
+    ];
+    check_overflow(&loha, 1e10, "1e0", "9e40");
+    check_overflow(
+        &[("lokr_w1", &[2, 2]), ("lokr_w2", &[3, 5])],
+        1e20,
+        "1e0",
+        "1e40",
+    );
+    check_overflow(
+        &[
+            ("lokr_w1", &[2, 2]),
+            ("lokr_w2_a", &a[..]),
+            ("lokr_w2_b", &b[..]),
+        ],
+        1e13,
+        "1e0",
+        "3e39",
+    );
+    let [a, b] = [[5, 2], [2, 5]];
+    let glora = [
+        ("a1.weight", &a[..]),
+        ("a2.weight", &b[..]),
+        ("b1.weight", &a[..]),
+        ("b2.weight", &b[..]),
+    ];
+    check_overflow(&glora, 1e20, "1e0", "2e40");
+}

@@ -145,6 +145,23 @@ fn b19_lokr_of_whole_sides_in_a_peft_file() {
     assert_eq!(found, expected);
 }
 
+/// As for the other kinds, whose alpha comes the same way.
+#[test]
+fn an_alpha_of_the_configuration_that_overflows_is_refused() {
+    for (alpha, read) in [
+        (1e300, "inf"),
+        (1e39, "inf"),
+        (-1e39, "-inf"),
+        (f64::NAN, "NaN"),
+    ] {
+        let found = message(lokr_in_peft(Some((alpha, Some(4), false)), &[]));
+        let expected = format!("layer `layer`: `alpha` is {read}, expected a finite number");
+        assert_eq!(found, expected);
+    }
+    let found = message(lokr_in_peft(Some((8.0, Some(0), false)), &[]));
+    assert_eq!(found, "layer `layer`: the rank is 0");
+}
+
 fn lokr_in_peft(
     config: Option<(f64, Option<usize>, bool)>,
     extra: &[(&'static str, TensorData)],

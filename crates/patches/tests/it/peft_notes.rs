@@ -103,12 +103,11 @@ fn announced_tensors_that_are_missing_are_noted() {
     let whole = [a.clone(), magnitude("a")].concat();
     assert!(read(whole, Some(dora)).notes.is_empty());
     let bias = r#"{"lora_alpha": 4, "lora_bias": true}"#;
-    let tensors = [a, b.clone(), one("b.lora_B.bias", &[6])].concat();
+    let tensors = [a, b, one("b.lora_B.bias", &[6])].concat();
     assert_eq!(
         read(tensors, Some(bias)).notes,
         ["the configuration says lora_bias, but 1 layer has no bias: it is read without one"]
     );
-    assert!(read(b, None).notes.is_empty());
 }
 
 #[test]
@@ -131,4 +130,58 @@ fn an_alpha_of_zero_is_noted() {
         ("a.alpha".to_owned(), scalar(0.0)),
     ];
     assert!(read(rotation, None).notes.is_empty());
+}
+
+/// Without an alpha anywhere, the scale is a guess.
+#[test]
+fn factors_without_any_alpha_are_noted() {
+    let tensors = [factors("base_model.model.a"), factors("base_model.model.b")].concat();
+    let guess = "the scale alpha / rank is taken as 1";
+    assert_eq!(
+        read(tensors.clone(), None).notes,
+        [format!(
+            "2 layers have no alpha and there is no adapter_config.json: {guess}"
+        )]
+    );
+    for json in [r#"{"r": 4}"#, "{}", r#"{"lora_alpha": null}"#] {
+        assert_eq!(
+            read(tensors.clone(), Some(json)).notes,
+            [format!(
+                "the configuration has no lora_alpha and 2 layers have no alpha: {guess}"
+            )]
+        );
+    }
+    // Other trainers' files have alphas of their own, or mean 1.
+    assert!(read(factors("transformer.a"), None).notes.is_empty());
+    let alphas = ["a", "b"].map(|name| (format!("base_model.model.{name}.alpha"), scalar(2.0)));
+    let whole = [tensors, alphas.to_vec()].concat();
+    assert!(read(whole, None).notes.is_empty());
+}
+
+#[test]
+fn a_type_that_the_keys_contradict_is_noted() {
+    let of = |peft_type: &str| {
+        let json = format!(r#"{{"lora_alpha": 4, "peft_type": "{peft_type}"}}"#);
+        let tensors = [factors("base_model.model.a"), factors("base_model.model.b")].concat();
+        read(tensors, Some(&json)).notes
+    };
+    assert!(of("LORA").is_empty());
+    for peft_type in ["LOHA", "NEVER_HEARD_OF"] {
+        let expected = format!(
+            "the configuration says peft_type {peft_type}, but the keys are those of lora: they are read as lora"
+        );
+        assert_eq!(of(peft_type), [expected]);
+    }
+}
+
+#[test]
+fn a_transposed_base_is_noted() {
+    let json = r#"{"lora_alpha": 4, "fan_in_fan_out": true}"#;
+    assert_eq!(
+        read(factors("base_model.model.a"), Some(json)).notes,
+        [
+            "the adapter configuration says fan_in_fan_out: the adapter was trained over weights stored as \
+          [d_input, d_output], and `merge` refuses it"
+        ]
+    );
 }

@@ -87,12 +87,18 @@ fn what_contradicts_itself_is_refused() {
         (
             ints(&[0, 0], [2, 1]),
             &[i64::MAX, 4],
-            "`bias_size` is not the size of a tensor",
+            "`bias_size` is [9223372036854775807, 4], expected 1 to 8 sizes above 0 of a tensor; is the file damaged?",
+        ),
+        (
+            ints(&[0, 0, 0], [3, 1]),
+            &[0, 1 << 40, 1 << 40],
+            "`bias_size` is [0, 1099511627776, 1099511627776], expected 1 to 8 sizes above 0 of a tensor; is the \
+             file damaged?",
         ),
         (
             ints(&[0], [1, 1]),
             &[],
-            "`bias_size` is not the size of a tensor",
+            "`bias_size` is [], expected 1 to 8 sizes above 0 of a tensor; is the file damaged?",
         ),
         (
             ints(&[0, 0], [1, 2]),
@@ -109,6 +115,20 @@ fn what_contradicts_itself_is_refused() {
         let found = message(patch_with(indices, one(), size));
         assert_eq!(found, format!("layer `layer`: {why}"));
     }
+}
+
+/// The triple alone meets a layer without any other size to agree with.
+#[test]
+fn a_size_of_zero_does_not_hide_an_overflow() {
+    let empty = TensorData::new(Vec::<f32>::new(), [0]);
+    let found = message(load(&[
+        ("bias_indices", TensorData::new(Vec::<i64>::new(), [3, 0])),
+        ("bias_values", empty),
+        ("bias_size", TensorData::from([0_i64, 1 << 40, 1 << 40])),
+    ]));
+    let expected = "layer `layer`: `bias_size` is [0, 1099511627776, 1099511627776], expected 1 to 8 sizes above 0 of a \
+                    tensor; is the file damaged?";
+    assert_eq!(found, expected);
 }
 
 #[test]
