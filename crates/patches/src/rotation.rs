@@ -272,11 +272,11 @@ fn check_work(
     )))
 }
 
-/// Trainers make blocks of at most 1,536 rows, an eighth of the widest layers.
+/// Trainers make blocks of at most 1,920 rows, an eighth of the widest layers.
 const MAX_SIZE: usize = 2048;
-/// Multiplications for the rotations of one layer, the cube of a block's size each: eight blocks of 1,536 rows take
-/// 2.9e10.
-const MAX_WORK: usize = 30_000_000_000;
+/// Multiplications for the rotations of one layer, the cube of a block's size each: eight blocks of 1,920 rows, for the
+/// 15,360 inputs of FLUX.1's widest layers, take 5.7e10.
+const MAX_WORK: usize = 60_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -185,13 +185,18 @@ impl Patch for Lora {
 }
 
 impl Lora {
-    /// Whether it is a control patch on `layer`: it reads more columns than the base, and the layer may be
-    /// given them.
+    /// Whether it is a control patch on `layer`: it reads more columns than the base, a few times as many, and the
+    /// layer may be given them.
     fn widens(&self, layer: &LayerShape) -> bool {
         let [d_output, fan_in] = self.factors.shape();
-        layer.has_open_input() && d_output == layer.d_output() && fan_in > layer.d_input()
+        let widths = layer.d_input() + 1..=layer.d_input().saturating_mul(MAX_WIDENING);
+        layer.has_open_input() && d_output == layer.d_output() && widths.contains(&fan_in)
     }
 }
+
+/// A merge builds the widened weight. Control images come beside the input, and FLUX's fill model takes six times as
+/// many columns as its text-to-image one.
+const MAX_WIDENING: usize = 16;
 
 /// The two factors of a file without a middle one.
 fn take_pair(group: &mut TensorGroup, device: &Device) -> Result<Factors, PatchError> {

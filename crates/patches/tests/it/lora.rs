@@ -314,3 +314,11 @@ fn reshape_weight_widens_a_layer_with_an_open_input() {
     let other = LayerShape::linear(7, 3).with_open_input();
     assert_eq!(refusal(patch.as_ref(), &other), expected);
 }
+
+#[test]
+fn a_layer_is_widened_a_few_times_at_most() {
+    let open = LayerShape::linear(6, 3).with_open_input();
+    low_rank([6, 48], 2, 1).check(&open).expect("16 times");
+    let expected = "the lora patch is for a weight of shape [6, 49], the layer has [6, 3]";
+    assert_eq!(refusal(&*low_rank([6, 49], 2, 1), &open), expected);
+}
