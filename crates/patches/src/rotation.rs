@@ -285,17 +285,18 @@ mod tests {
     #[test]
     fn the_widest_layers_blocks_may_be_rotated_and_few_wider() {
         let check = |num_blocks, size| check_work(&TensorGroup::default(), "k", size, num_blocks);
-        // Layers of 3,072 and 12,288 rows; butterfly factors of the latter.
+        // Layers of 3,072, 12,288 and 15,360 rows; butterfly factors of the second.
         for (num_blocks, size) in [
             (3, 1024),
             (8, 1536),
             (24, 512),
             (12288 / 4 * 8, 4),
-            (3, 2048),
+            (8, 1920),
+            (6, 2048),
         ] {
             assert!(check(num_blocks, size).is_ok(), "{num_blocks}, {size}");
         }
-        for (num_blocks, size) in [(4, 2048), (9, 1536), (usize::MAX, 2), (1, 2049)] {
+        for (num_blocks, size) in [(7, 2048), (9, 1920), (usize::MAX, 2), (1, 2049)] {
             assert!(check(num_blocks, size).is_err(), "{num_blocks}, {size}");
         }
     }

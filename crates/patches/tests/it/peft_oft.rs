@@ -195,9 +195,9 @@ fn what_does_not_fit_is_refused() {
 /// Seventeen megabytes of f16 would take a minute before anything is known of the layer.
 #[test]
 fn more_work_than_a_layer_asks_for_is_refused() {
-    let zeros = TensorData::new(vec![burn::tensor::f16::ZERO; 4 * 2_096_128], [4, 2_096_128]);
+    let zeros = TensorData::new(vec![burn::tensor::f16::ZERO; 7 * 2_096_128], [7, 2_096_128]);
     let found = message(read(&[("oft_R.weight", zeros)], None));
-    let expected = "layer `fc`: `oft_R.weight` has 4 blocks of 2048 rows, expected at most 3 of them; use an adapter \
+    let expected = "layer `fc`: `oft_R.weight` has 7 blocks of 2048 rows, expected at most 6 of them; use an adapter \
                     with smaller blocks, or one merged into its model";
     assert_eq!(found, expected);
 }
