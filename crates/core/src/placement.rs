@@ -7,9 +7,10 @@ use crate::{Error, PatchStack, PatchedLayer};
 /// How an adapter is laid over its layers.
 ///
 /// By sidecar the base is left alone and every pass adds the residual. Directly the layer gets a merged copy of
-/// its weight, computed in f32 from the *base* and all of the layer's direct patches and rounded once; a pass
-/// costs then what it costs without patches, and the copy costs the bytes of a dense weight. The base stays in
-/// place below it. Sidecars over a merged copy are residuals against the base all the same.
+/// its weight, computed in f32 from the *base* and all of the layer's direct patches and rounded once to the base's
+/// float dtype, to f32 where it is quantized. A pass costs then what it costs over such a weight without patches, and
+/// the copy costs its bytes. The base stays in place below it. Sidecars over a merged copy are residuals against the
+/// base all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// A residual that every forward pass adds. It works on any base, and costs no copy of the weight.
