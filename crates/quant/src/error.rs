@@ -24,16 +24,16 @@ pub enum QuantError {
         /// Names of those that claim it.
         found: Vec<&'static str>,
     },
-    /// A row is not a whole number of blocks.
+    /// The values are not a whole number of blocks.
     #[error(
-        "a {format} weight has rows of {d_input} values, which is not a multiple of its block of {block_len}; \
-         check its shape, or choose another format"
+        "a {format} weight of shape {shape:?} is not a whole number of its blocks of {block_len} values; check its \
+         shape, or choose another format"
     )]
     PartialBlock {
         /// Format.
         format: &'static str,
-        /// Row length in values.
-        d_input: usize,
+        /// Shape.
+        shape: [usize; 2],
         /// Block length in values.
         block_len: usize,
     },
@@ -61,6 +61,50 @@ pub enum QuantError {
         found: usize,
         /// Bytes expected.
         expected: usize,
+    },
+    /// A part is not what the format needs.
+    #[error(
+        "the part `{part}` of a {format} weight {found}, expected {expected}; quantize the weight again"
+    )]
+    BadPart {
+        /// Format.
+        format: &'static str,
+        /// Part.
+        part: &'static str,
+        /// What is wrong with it, as a clause.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// A tensor is not in the file.
+    #[error("the file has no tensor `{tensor}`; check its name")]
+    MissingTensor {
+        /// Name.
+        tensor: String,
+    },
+    /// A tensor that belongs to a weight cannot be read.
+    #[error("the tensor `{tensor}`, which belongs to a {format} weight, cannot be read")]
+    Read {
+        /// Format.
+        format: &'static str,
+        /// Name.
+        tensor: String,
+        /// Cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What describes a weight cannot be understood.
+    #[error(
+        "`{place}`, which describes a {format} weight, {found}, expected {expected}; quantize the weight again"
+    )]
+    BadDescription {
+        /// Format.
+        format: &'static str,
+        /// Name of the tensor or text.
+        place: String,
+        /// What is wrong with it, as a clause.
+        found: String,
+        /// What it should be.
+        expected: String,
     },
     /// The shape's size in bytes does not fit the address space.
     #[error("a {format} weight of shape {shape:?} is larger than memory can be; check its shape")]

@@ -5,45 +5,50 @@ use std::fmt;
 use burn::tensor::DType;
 
 use crate::{
-    Parts, QuantError,
+    FoundWeight, Part, Parts, QuantError, TensorFile,
     kernels::{InputRows, OutputTile, WeightRows, dot_decoded, dot_f32},
 };
 
 /// How a weight matrix `[d_output, d_input]` is packed.
 ///
-/// A one-part format implements the first five methods and has everything. The others have defaults that
-/// go through [`decode`](Self::decode); a format overrides them to bring its own inner loops, or because
-/// its values do not stand in blocks of the part `values` alone.
+/// A format whose values stand in equal blocks of one tensor says so in [`block`](Self::block) and has its checks and
+/// its search from there. One of several tensors brings its own [`validate`](Self::validate) and
+/// [`find`](Self::find).
 pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
     /// Name, as reports and `overglaze registry` show it, e.g. `q8_0`.
     fn name(&self) -> &'static str;
 
-    /// The type tags containers use for this format, e.g. `BF16` in safetensors or `Q8_0` in GGUF.
-    fn tags(&self) -> &'static [&'static str];
+    /// The type tags containers use for a tensor that is a weight of this format by itself, e.g. `BF16` in
+    /// safetensors or `Q8_0` in GGUF.
+    fn tags(&self) -> &'static [&'static str] {
+        &[]
+    }
 
-    /// Values per block, along the input axis.
-    fn block_len(&self) -> usize;
+    /// The number GGUF files use for this type.
+    fn ggml_type(&self) -> Option<u32> {
+        None
+    }
 
-    /// Bytes per block in the part `values`.
-    fn block_bytes(&self) -> usize;
+    /// Where the part `values` is nothing but equal blocks, one after another over the matrix's values row by row:
+    /// how many values and how many bytes a block has.
+    fn block(&self) -> Option<Block> {
+        None
+    }
 
-    /// Reference decoder: whole blocks of the part `values` into f32, in order.
-    fn decode(&self, blocks: &[u8], values: &mut [f32]);
-
-    /// Checks that `parts` hold a matrix of `shape` `[d_output, d_input]`.
+    /// Checks that `parts` hold a matrix of `shape` `[d_output, d_input]`. What passes here is decoded without
+    /// further checks.
     ///
     /// # Errors
-    /// [`QuantError::PartialBlock`], [`QuantError::PartSize`], [`QuantError::MissingPart`] or
-    /// [`QuantError::Overflow`].
+    /// [`QuantError::PartialBlock`], [`QuantError::PartSize`], [`QuantError::MissingPart`],
+    /// [`QuantError::BadPart`] or [`QuantError::Overflow`].
     fn validate(&self, shape: [usize; 2], parts: &Parts) -> Result<(), QuantError> {
-        let expected = values_bytes(self.name(), shape, [self.block_len(), self.block_bytes()])?;
-        expect_part(self.name(), parts, Parts::VALUES, expected)
+        let block = self.block().unwrap_or(Block { len: 1, bytes: 1 });
+        let expected = values_bytes(self.name(), shape, block)?;
+        expect_part(self.name(), parts, Part::VALUES, expected)
     }
 
     /// Decodes whole rows of a validated matrix; `values` is `[rows, d_input]`, row after row.
-    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
-        self.decode(rows.blocks([self.block_len(), self.block_bytes()]), values);
-    }
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]);
 
     /// Writes `input · rowsᵀ` into `output` `[input rows, weight rows]`; called where there are few input
     /// rows.
@@ -69,32 +74,60 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
     fn dense_dtype(&self) -> Option<DType> {
         None
     }
+
+    /// The weight whose main tensor is `name`, where `file` keeps it in this format as several tensors; `None`
+    /// where it does not. A weight in one tensor is found by its tag.
+    ///
+    /// # Errors
+    /// [`QuantError`] where the tensors are those of this format, but contradict it or each other.
+    fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {
+        let _ = (name, file);
+        Ok(None)
+    }
 }
 
-/// Bytes of the part `values` where blocks of `[values, bytes]` tile the rows of `shape`.
+/// A run of values that are packed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Values.
+    pub len: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// Bytes of the part `values` where blocks tile the values of a matrix of `shape`, row by row.
 ///
 /// # Errors
 /// [`QuantError::PartialBlock`] or [`QuantError::Overflow`].
 pub fn values_bytes(
     format: &'static str,
     shape: [usize; 2],
-    [block_len, block_bytes]: [usize; 2],
+    block: Block,
 ) -> Result<usize, QuantError> {
-    let [d_output, d_input] = shape;
-    if d_input % block_len != 0 {
+    let overflow = || QuantError::Overflow { format, shape };
+    let num_values = num_values(format, shape)?;
+    if !num_values.is_multiple_of(block.len) {
         return Err(QuantError::PartialBlock {
             format,
-            d_input,
-            block_len,
+            shape,
+            block_len: block.len,
         });
     }
-    let overflow = QuantError::Overflow { format, shape };
-    let num_values = d_output
-        .checked_mul(d_input)
-        .filter(|num| num.checked_mul(4).is_some());
+    (num_values / block.len)
+        .checked_mul(block.bytes)
+        .ok_or_else(overflow)
+}
+
+/// Values of a matrix of `shape`, of which the f32 bytes can be counted too.
+///
+/// # Errors
+/// [`QuantError::Overflow`].
+pub fn num_values(format: &'static str, shape: [usize; 2]) -> Result<usize, QuantError> {
+    let [d_output, d_input] = shape;
+    let num_values = d_output.checked_mul(d_input);
     num_values
-        .and_then(|num| (num / block_len).checked_mul(block_bytes))
-        .ok_or(overflow)
+        .filter(|num| num.checked_mul(size_of::<f32>()).is_some())
+        .ok_or(QuantError::Overflow { format, shape })
 }
 
 /// Checks that `parts` have a part called `part` of `expected` bytes.
@@ -107,7 +140,7 @@ pub fn expect_part(
     part: &'static str,
     expected: usize,
 ) -> Result<(), QuantError> {
-    match parts.get(part).map(<[u8]>::len) {
+    match parts.get(part).map(|part| part.bytes.len()) {
         None => Err(QuantError::MissingPart { format, part }),
         Some(found) if found != expected => Err(QuantError::PartSize {
             format,

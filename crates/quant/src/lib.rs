@@ -9,6 +9,7 @@ mod add_product;
 mod error;
 mod format;
 pub mod formats;
+mod found;
 mod host_data;
 pub mod kernels;
 mod parts;
@@ -18,10 +19,11 @@ mod tensor;
 pub use add_product::add_product;
 pub use error::QuantError;
 pub use format::{
-    FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,
-    values_bytes,
+    Block, FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,
+    num_values, values_bytes,
 };
+pub use found::{FoundPart, FoundWeight, TensorFile, TensorHead, find_weight};
 #[doc(hidden)]
 pub use inventory;
-pub use parts::Parts;
+pub use parts::{Part, Parts};
 pub use tensor::QuantizedTensor;

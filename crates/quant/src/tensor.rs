@@ -9,7 +9,7 @@ use rayon::{
 };
 
 use crate::{
-    Parts, QuantError, QuantFormat, formats_by_name,
+    Part, Parts, QuantError, QuantFormat, formats_by_name,
     host_data::{from_f32, to_f32},
     kernels::{self, InputRows, PackedMatrix, Plan, WeightRows, is_host},
 };
@@ -211,7 +211,7 @@ impl QuantizedTensor {
             .format
             .dense_dtype()
             .filter(|stored| *stored == dtype.into())?;
-        let bytes = self.parts.shared(Parts::VALUES)?;
+        let bytes = &self.parts.get(Part::VALUES)?.bytes;
         let is_native = cfg!(target_endian = "little");
         let is_aligned = bytes.as_ptr().addr() % stored.size() == 0;
         (is_native && is_aligned).then(|| {

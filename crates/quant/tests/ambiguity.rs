@@ -2,7 +2,9 @@
 //!
 //! A program of its own, for what is registered is registered in all of it.
 
-use overglaze_quant::{FormatEntry, QuantFormat, format_by_name, format_by_tag, inventory};
+use overglaze_quant::{
+    FormatEntry, Part, QuantFormat, format_by_name, format_by_tag, inventory, kernels::WeightRows,
+};
 
 /// Whole bytes as values, under a name of choice.
 #[derive(Debug)]
@@ -20,16 +22,9 @@ impl QuantFormat for Bytes {
         self.tags
     }
 
-    fn block_len(&self) -> usize {
-        1
-    }
-
-    fn block_bytes(&self) -> usize {
-        1
-    }
-
-    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
-        for (value, byte) in values.iter_mut().zip(blocks) {
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        let bytes = &rows.parts().bytes(Part::VALUES)[rows.values()];
+        for (value, byte) in values.iter_mut().zip(bytes) {
             *value = f32::from(*byte);
         }
     }

@@ -1,6 +1,4 @@
-//! The formats, one file each. A file registers itself: nothing else names it.
+//! The formats, one file each, by the library that writes them. A file registers itself: nothing else names it.
 
-mod bf16;
-mod f16;
-mod f32;
-mod q8_0;
+mod float;
+mod ggml;

@@ -2,28 +2,36 @@
 //!
 //! `output[r, j] = Σᵢ weight[j, i] · input[r, i]`, summed in `LANES` partial sums per output.
 
-use std::array::from_fn;
+use std::{array::from_fn, marker::PhantomData};
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::kernels::{InputRows, OutputTile, Unpack, WeightRows, block::dot_f32};
+use crate::kernels::{
+    InputRows, OutputTile, Unpack, WeightRows, block::dot_f32, unpack::unpack_tail,
+};
 
 /// The product by the format's own inner loop.
+///
+/// # Panics
+/// If the format has no [`block`](QuantFormat::block).
 pub fn dot_packed<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     format: &F,
     rows: &WeightRows<'_>,
     input: InputRows<'_>,
     output: &mut OutputTile<'_>,
 ) {
-    let block = [format.block_len(), format.block_bytes()];
-    let row_bytes = rows.d_input() / block[0] * block[1];
-    let bytes = rows.blocks(block);
+    let block = format.block().expect("a format of steps has blocks");
+    if !rows.d_input().is_multiple_of(block.len) {
+        // Rows begin inside blocks.
+        let decode = |row: &WeightRows<'_>, values: &mut [f32]| format.decode_rows(row, values);
+        return dot_decoded(decode, rows, input, output);
+    }
     Arch::new().dispatch(Dot::<F, LEN, BYTES> {
-        format,
-        bytes,
-        row_bytes,
+        bytes: rows.blocks(block),
+        row_bytes: rows.d_input() / block.len * block.bytes,
         input,
         output,
+        format: PhantomData,
     });
 }
 
@@ -42,11 +50,11 @@ pub fn dot_decoded(
 }
 
 struct Dot<'a, 'b, F, const LEN: usize, const BYTES: usize> {
-    format: &'a F,
     bytes: &'a [u8],
     row_bytes: usize,
     input: InputRows<'a>,
     output: &'a mut OutputTile<'b>,
+    format: PhantomData<F>,
 }
 
 impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> WithSimd
@@ -93,7 +101,7 @@ impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> Dot<'_, '_, F,
     ) {
         let weight = columns.map(|column| &self.bytes[column * self.row_bytes..][..self.row_bytes]);
         let input = from_fn(|n| self.input.row(row + n));
-        let sums = dot::<S, F, LEN, BYTES, M, N>(self.format, weight, input);
+        let sums = dot::<S, F, LEN, BYTES, M, N>(weight, input);
         for (column, sums) in columns.into_iter().zip(sums) {
             self.output.write(row, column, sums);
         }
@@ -110,7 +118,6 @@ fn dot<
     const M: usize,
     const N: usize,
 >(
-    format: &F,
     weight: [&[u8]; M],
     input: [&[f32]; N],
 ) -> [[f32; N]; M] {
@@ -132,7 +139,7 @@ fn dot<
     if !weight[0].1.is_empty() {
         let input = input.map(|(_, tail)| tail);
         for m in 0..M {
-            add_tail::<S, F, LEN, BYTES, N>(format, weight[m].1, input, &mut sums[m]);
+            add_tail::<S, F, LEN, BYTES, N>(weight[m].1, input, &mut sums[m]);
         }
     }
     sums.map(|sums| sums.map(sum))
@@ -147,13 +154,11 @@ fn add_tail<
     const BYTES: usize,
     const N: usize,
 >(
-    format: &F,
     weight: &[u8],
     input: [&[f32]; N],
     sums: &mut [[f32; LANES]; N],
 ) {
-    let mut values = [0.0; LEN];
-    format.decode(weight, &mut values[..input[0].len()]);
+    let values = unpack_tail::<F, LEN, BYTES>(weight);
     for (input, sums) in input.into_iter().zip(sums) {
         let mut padded = [0.0; LEN];
         padded[..input.len()].copy_from_slice(input);

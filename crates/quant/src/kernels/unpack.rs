@@ -1,13 +1,15 @@
 //! The inner loop of a format whose rows are equal steps of bytes, compiled for every instruction set.
 
+use std::marker::PhantomData;
+
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::{QuantFormat, kernels::WeightRows};
+use crate::{Part, QuantFormat, kernels::WeightRows};
 
-/// A format that decodes `LEN` values at a time, from `BYTES` bytes.
+/// A format of equal blocks that decodes `LEN` values at a time, from `BYTES` bytes.
 ///
-/// `LEN` is a multiple of 32 and of the block length. What is left of a row after whole steps goes through
-/// [`QuantFormat::decode`].
+/// A step is one block or several, and `LEN` a multiple of 16. What is left of a row after whole steps is decoded as
+/// a step that is filled up with zeros.
 pub trait Unpack<const LEN: usize, const BYTES: usize>: QuantFormat {
     /// Decodes one step. Mark it `#[inline(always)]` and write it as plain loops over arrays: it is compiled
     /// once per instruction set, inside the kernels.
@@ -25,17 +27,38 @@ pub trait Unpack<const LEN: usize, const BYTES: usize>: QuantFormat {
 }
 
 /// Decodes rows by the format's own inner loop, in the widest instructions the machine has.
+///
+/// Rows that begin or end inside a block are decoded with the whole of it.
+///
+/// # Panics
+/// If the format has no [`block`](QuantFormat::block).
 pub fn decode_packed<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     format: &F,
     rows: &WeightRows<'_>,
     values: &mut [f32],
 ) {
-    let bytes = rows.blocks([format.block_len(), format.block_bytes()]);
+    let block = format.block().expect("a format of steps has blocks");
+    let wanted = rows.values();
+    let first = wanted.start / block.len * block.len;
+    let bytes = &rows.parts().bytes(Part::VALUES)[first / block.len * block.bytes..];
+    let num_bytes = (wanted.end - first).div_ceil(block.len) * block.bytes;
     Arch::new().dispatch(Decode::<F, LEN, BYTES> {
-        format,
-        bytes,
+        bytes: &bytes[..num_bytes],
+        skipped: wanted.start - first,
         values,
+        format: PhantomData,
     });
+}
+
+/// Decodes what is left of a row after whole steps, `bytes`, into a step that is filled up with zeros.
+#[inline(always)]
+pub(super) fn unpack_tail<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
+    bytes: &[u8],
+) -> [f32; LEN] {
+    let (mut padded, mut values) = ([0; BYTES], [0.0; LEN]);
+    padded[..bytes.len()].copy_from_slice(bytes);
+    F::unpack(&padded, &mut values);
+    values
 }
 
 /// The f32 of the same value as the binary16 number `bits`; branch-free, so that loops over it vectorise.
@@ -55,9 +78,11 @@ pub fn widen_f16(bits: u16) -> f32 {
 }
 
 struct Decode<'a, F, const LEN: usize, const BYTES: usize> {
-    format: &'a F,
     bytes: &'a [u8],
+    /// Values of the first block that are not wanted.
+    skipped: usize,
     values: &'a mut [f32],
+    format: PhantomData<F>,
 }
 
 impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> WithSimd
@@ -68,15 +93,104 @@ impl<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize> WithSimd
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) {
         let (steps, tail) = self.bytes.as_chunks::<BYTES>();
-        let (values, tail_values) = self.values.as_chunks_mut::<LEN>();
-        for (bytes, values) in steps.iter().zip(values) {
-            // A local array cannot overlap `bytes`, so the loops inside vectorise.
-            let mut step = [0.0; LEN];
-            F::unpack(bytes, &mut step);
-            *values = step;
+        let mut steps = steps.iter();
+        let mut values = self.values;
+        if self.skipped > 0 {
+            let step = steps.next().map_or_else(
+                || unpack_tail::<F, LEN, BYTES>(tail),
+                |bytes| unpacked::<F, LEN, BYTES>(bytes),
+            );
+            let len = values.len().min(LEN - self.skipped);
+            let (head, rest) = values.split_at_mut(len);
+            head.copy_from_slice(&step[self.skipped..][..len]);
+            values = rest;
         }
-        if !tail.is_empty() {
-            self.format.decode(tail, tail_values);
+        let (whole, rest) = values.as_chunks_mut::<LEN>();
+        for (values, bytes) in whole.iter_mut().zip(&mut steps) {
+            // A local array cannot overlap `bytes`, so the loops inside vectorise.
+            *values = unpacked::<F, LEN, BYTES>(bytes);
+        }
+        if !rest.is_empty() {
+            let step = steps.next().map_or_else(
+                || unpack_tail::<F, LEN, BYTES>(tail),
+                |bytes| unpacked::<F, LEN, BYTES>(bytes),
+            );
+            rest.copy_from_slice(&step[..rest.len()]);
         }
     }
+}
+
+#[inline(always)]
+fn unpacked<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
+    bytes: &[u8; BYTES],
+) -> [f32; LEN] {
+    let mut values = [0.0; LEN];
+    F::unpack(bytes, &mut values);
+    values
+}
+
+/// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented.
+///
+/// ```
+/// use overglaze_quant::{kernels::Unpack, register_format};
+///
+/// register_format! {
+///     /// Signed bytes over 127.
+///     Bytes { name: "bytes", tag: "BYTES", block: [1, 1] }
+/// }
+///
+/// impl Unpack<32, 32> for Bytes {
+///     #[inline(always)]
+///     fn unpack(bytes: &[u8; 32], values: &mut [f32; 32]) {
+///         for (value, byte) in values.iter_mut().zip(bytes) {
+///             *value = f32::from(byte.cast_signed()) / 127.0;
+///         }
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! register_format {
+    (
+        $(#[$docs:meta])*
+        $format:ident {
+            name: $name:literal, tag: $tag:literal, $(ggml_type: $id:literal,)? block: [$len:literal, $bytes:literal]
+        }
+    ) => {
+        $(#[$docs])*
+        #[derive(Debug)]
+        struct $format;
+
+        $crate::inventory::submit! { $crate::FormatEntry(&$format) }
+
+        impl $crate::QuantFormat for $format {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn tags(&self) -> &'static [&'static str] {
+                &[$tag]
+            }
+
+            $(fn ggml_type(&self) -> Option<u32> {
+                Some($id)
+            })?
+
+            fn block(&self) -> Option<$crate::Block> {
+                Some($crate::Block { len: $len, bytes: $bytes })
+            }
+
+            fn decode_rows(&self, rows: &$crate::kernels::WeightRows<'_>, values: &mut [f32]) {
+                $crate::kernels::decode_packed(self, rows, values);
+            }
+
+            fn dot_rows(
+                &self,
+                rows: &$crate::kernels::WeightRows<'_>,
+                input: $crate::kernels::InputRows<'_>,
+                output: &mut $crate::kernels::OutputTile<'_>,
+            ) {
+                $crate::kernels::dot_packed(self, rows, input, output);
+            }
+        }
+    };
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Parts;
+use crate::{Block, Part, Parts};
 
 /// Rows `rows` of a packed matrix `[d_output, d_input]` whose parts were validated.
 #[derive(Clone, Debug)]
@@ -39,12 +39,18 @@ impl<'a> WeightRows<'a> {
         self.rows.clone()
     }
 
-    /// The bytes of these rows where blocks of `[values, bytes]` tile the part `values`.
+    /// Which of the matrix's values these rows are, counted row by row.
     #[must_use]
-    pub fn blocks(&self, [block_len, block_bytes]: [usize; 2]) -> &'a [u8] {
-        let row_bytes = self.d_input / block_len * block_bytes;
-        let values = self.parts.get(Parts::VALUES).unwrap_or_default();
-        &values[self.rows.start * row_bytes..self.rows.end * row_bytes]
+    pub fn values(&self) -> Range<usize> {
+        self.rows.start * self.d_input..self.rows.end * self.d_input
+    }
+
+    /// The bytes of these rows where rows are whole blocks in the part `values`.
+    #[must_use]
+    pub fn blocks(&self, block: Block) -> &'a [u8] {
+        let Range { start, end } = self.values();
+        let bytes = self.parts.bytes(Part::VALUES);
+        &bytes[start / block.len * block.bytes..end / block.len * block.bytes]
     }
 
     /// Each row alone.

@@ -1,12 +1,12 @@
 //! Products against the plain reference, over all kernels and awkward shapes.
 
 use overglaze_quant::{
-    QuantizedTensor, formats_by_name,
+    QuantizedTensor,
     kernels::{Path, Plan},
 };
 use rayon::ThreadPoolBuilder;
 
-use crate::packing::{moved, packed, values};
+use crate::packing::{block_formats, moved, packed, values};
 
 /// Sums in another order: errors grow like the square root of the number of sums, in units of the largest
 /// product's rounding; 8 of these leave room for the tail of the distribution.
@@ -43,7 +43,7 @@ fn every_kernel_agrees_with_the_reference() {
         [64, 517],
         [67, 1030],
     ];
-    for format in formats_by_name() {
+    for format in block_formats() {
         for shape in shapes {
             let weight = packed(format, shape);
             for num_rows in (1..=9).chain([33, 64, 70, 97, 130]) {
@@ -55,7 +55,7 @@ fn every_kernel_agrees_with_the_reference() {
 
 #[test]
 fn tiles_beyond_the_first_are_right() {
-    for format in formats_by_name() {
+    for format in block_formats() {
         let weight = packed(format, [600, 64]);
         check(&weight, 260);
         check(&weight, 1100);
@@ -65,7 +65,7 @@ fn tiles_beyond_the_first_are_right() {
 
 #[test]
 fn results_do_not_depend_on_where_the_bytes_live() {
-    for format in formats_by_name() {
+    for format in block_formats() {
         let weight = packed(format, [67, 517]);
         for num_rows in [1, 3, 5, 70, 100] {
             let input = values(num_rows * weight.shape()[1]);
@@ -85,7 +85,7 @@ fn results_do_not_depend_on_where_the_bytes_live() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    for format in formats_by_name() {
+    for format in block_formats() {
         let weight = packed(format, [300, 1024]);
         for num_rows in [1, 4, 5, 70, 100, 300] {
             let input = values(num_rows * 1024);
@@ -105,7 +105,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn infinite_and_missing_numbers_pass_through() {
-    for format in formats_by_name() {
+    for format in block_formats() {
         let weight = packed(format, [5, 64]);
         for num_rows in [1, 5, 100] {
             for special in [f32::INFINITY, f32::NAN] {

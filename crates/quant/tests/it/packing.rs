@@ -1,32 +1,34 @@
 //! Packed matrices for tests, in any format whose values stand in blocks.
 
 use bytes::Bytes;
-use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, values_bytes};
+use overglaze_quant::{Part, Parts, QuantFormat, QuantizedTensor, formats_by_name, values_bytes};
 
 /// `[d_output, d_input]` with `d_input` rounded up to whole blocks, of finite values of both signs.
 pub(crate) fn packed(
     format: &'static dyn QuantFormat,
     [d_output, d_input]: [usize; 2],
 ) -> QuantizedTensor {
-    let shape = [d_output, d_input.next_multiple_of(format.block_len())];
+    let block = format.block().unwrap();
+    let shape = [d_output, d_input.next_multiple_of(block.len)];
     let bytes = finite_bytes(num_bytes(format, shape));
     QuantizedTensor::new(format, shape, Parts::values(bytes.into())).unwrap()
 }
 
 /// The same matrix with its bytes at `offset` within an allocation.
 pub(crate) fn moved(weight: &QuantizedTensor, offset: usize) -> QuantizedTensor {
-    let bytes = weight.parts().get(Parts::VALUES).unwrap();
+    let bytes = weight.parts().bytes(Part::VALUES);
     let shifted = Bytes::from([&vec![0; offset], bytes].concat()).slice(offset..);
     QuantizedTensor::new(weight.format(), weight.shape(), Parts::values(shifted)).unwrap()
 }
 
 pub(crate) fn num_bytes(format: &'static dyn QuantFormat, shape: [usize; 2]) -> usize {
-    values_bytes(
-        format.name(),
-        shape,
-        [format.block_len(), format.block_bytes()],
-    )
-    .unwrap()
+    values_bytes(format.name(), shape, format.block().unwrap()).unwrap()
+}
+
+/// The formats whose weights are blocks of one tensor.
+pub(crate) fn block_formats() -> Vec<&'static dyn QuantFormat> {
+    let formats = formats_by_name().into_iter();
+    formats.filter(|format| format.block().is_some()).collect()
 }
 
 /// Values between -1 and 1, none of them special.

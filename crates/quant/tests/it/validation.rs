@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use overglaze_quant::{
-    Parts, QuantError, QuantizedTensor, format_by_name, format_by_tag, formats_by_name,
+    Part, Parts, QuantError, QuantizedTensor, format_by_name, format_by_tag, formats_by_name,
 };
 
 fn check(error: &QuantError, expected: &str) {
@@ -32,11 +32,11 @@ fn unknown_names_and_tags() {
 }
 
 #[test]
-fn rows_that_are_not_whole_blocks() {
+fn values_that_are_not_whole_blocks() {
     check(
         &refused("q8_0", [2, 33], Parts::values(Bytes::new())),
-        "a q8_0 weight has rows of 33 values, which is not a multiple of its block of 32; check its \
-         shape, or choose another format",
+        "a q8_0 weight of shape [2, 33] is not a whole number of its blocks of 32 values; check its shape, or \
+         choose another format",
     );
 }
 
@@ -55,7 +55,13 @@ fn parts_of_the_wrong_size() {
 
 #[test]
 fn parts_that_are_missing() {
-    let parts = Parts::new(vec![("scales", vec![0; 68].into())]);
+    let scales = Part {
+        name: "scales",
+        tag: "F32".into(),
+        shape: vec![17],
+        bytes: vec![0; 68].into(),
+    };
+    let parts = Parts::new(vec![scales]);
     assert_eq!((parts.num_bytes(), parts.iter().count()), (68, 1));
     check(
         &refused("q8_0", [2, 32], parts),

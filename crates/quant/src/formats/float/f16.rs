@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 
 use crate::{
-    FormatEntry, QuantFormat,
+    Block, FormatEntry, QuantFormat,
     kernels::{InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed, widen_f16},
 };
 
@@ -22,18 +22,12 @@ impl QuantFormat for F16 {
         &["F16"]
     }
 
-    fn block_len(&self) -> usize {
-        1
+    fn ggml_type(&self) -> Option<u32> {
+        Some(1)
     }
 
-    fn block_bytes(&self) -> usize {
-        size_of::<u16>()
-    }
-
-    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
-        for (value, bytes) in values.iter_mut().zip(blocks.as_chunks().0) {
-            *value = half::f16::from_le_bytes(*bytes).to_f32();
-        }
+    fn block(&self) -> Option<Block> {
+        Some(Block { len: 1, bytes: 2 })
     }
 
     fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {

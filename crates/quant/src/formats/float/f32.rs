@@ -2,7 +2,7 @@
 
 use burn::tensor::DType;
 
-use crate::{FormatEntry, QuantFormat, kernels::WeightRows};
+use crate::{Block, FormatEntry, QuantFormat, kernels::WeightRows};
 
 inventory::submit! { FormatEntry(&F32) }
 
@@ -19,22 +19,22 @@ impl QuantFormat for F32 {
         &["F32"]
     }
 
-    fn block_len(&self) -> usize {
-        1
+    fn ggml_type(&self) -> Option<u32> {
+        Some(0)
     }
 
-    fn block_bytes(&self) -> usize {
-        size_of::<f32>()
+    fn block(&self) -> Option<Block> {
+        Some(BLOCK)
     }
 
-    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
-        for (value, bytes) in values.iter_mut().zip(blocks.as_chunks().0) {
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        for (value, bytes) in values.iter_mut().zip(rows.blocks(BLOCK).as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
         }
     }
 
     fn as_f32<'a>(&self, rows: &WeightRows<'a>) -> Option<&'a [f32]> {
-        let bytes = rows.blocks([self.block_len(), self.block_bytes()]);
+        let bytes = rows.blocks(BLOCK);
         let is_native = cfg!(target_endian = "little");
         is_native
             .then(|| pulp::bytemuck::try_cast_slice(bytes).ok())
@@ -45,3 +45,5 @@ impl QuantFormat for F32 {
         Some(DType::F32)
     }
 }
+
+const BLOCK: Block = Block { len: 1, bytes: 4 };
