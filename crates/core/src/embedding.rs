@@ -185,7 +185,7 @@ impl PatchedLayer for PatchedEmbedding {
     fn limits(&self) -> LayerLimits {
         LayerLimits {
             takes_bias: false,
-            ..LayerLimits::default()
+            shows_values: self.frozen().is_none_or(FrozenWeight::shows_values),
         }
     }
 

@@ -59,6 +59,8 @@ pub struct StreamedWeight {
     pub(crate) shape: [usize; 2],
     /// Names of the formats of weight and bias.
     pub(crate) formats: [&'static str; 2],
+    /// The weight can be decoded.
+    pub(crate) shows_values: bool,
 }
 
 impl FrozenWeight {
@@ -98,6 +100,15 @@ impl FrozenWeight {
             }
             Self::Loaded(layer) => layer.formats,
             Self::Streamed(streamed) => streamed.formats,
+        }
+    }
+
+    /// Whether the weight can be decoded, and not only be multiplied with.
+    pub(crate) fn shows_values(&self) -> bool {
+        match self {
+            Self::Resident(weights) => weights.weight.shows_values(),
+            Self::Loaded(layer) => layer.weights.weight.shows_values(),
+            Self::Streamed(streamed) => streamed.shows_values,
         }
     }
 
@@ -149,7 +160,7 @@ impl WeightRef {
 
     fn visit_values(&self, visit: &mut dyn FnMut(&[u8])) {
         match &self.weight {
-            Weight::Packed(weight) => weight.parts().iter().for_each(|(_, bytes)| visit(bytes)),
+            Weight::Packed(weight) => weight.parts().iter().for_each(|part| visit(&part.bytes)),
             Weight::Dense(weight) => visit(weight.to_data().as_bytes()),
         }
         if let Some(bias) = &self.bias {

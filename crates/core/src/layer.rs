@@ -190,9 +190,12 @@ pub trait PatchedLayer {
         Ok(())
     }
 
-    /// What the layer cannot do for a patch; every wrapper can do everything.
+    /// What the layer can do for a patch.
     fn limits(&self) -> LayerLimits {
-        LayerLimits::default()
+        LayerLimits {
+            shows_values: self.frozen().is_none_or(FrozenWeight::shows_values),
+            ..LayerLimits::default()
+        }
     }
 
     /// Lays `patch` as a sidecar over the layer under the name `adapter`.

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
-use bytes::Bytes;
-use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, kernels::is_host};
+use burn::tensor::{DType, Device, FloatDType};
+use overglaze_quant::{Parts, kernels::is_host};
 use overglaze_stream::{Slot, StreamError, Streamable, WeightSource};
 
-use crate::{Error, LayerWeights, Traffic, Weight};
+use crate::{
+    Error, LayerWeights, Traffic, Weight,
+    tensor_spec::{ALIGNMENT, TensorSpec},
+};
 
 /// What to read for one layer, and where to put it; the streamer's unit.
 #[derive(Clone, Debug)]
@@ -23,16 +25,6 @@ pub struct LayerSpec {
     pub(crate) device: Device,
     pub(crate) form: Form,
     pub(crate) traffic: Arc<Traffic>,
-}
-
-/// One tensor of a source whose format and shape have been checked.
-#[derive(Clone, Debug)]
-pub(crate) struct TensorSpec {
-    pub(crate) name: String,
-    pub(crate) format: &'static dyn QuantFormat,
-    /// `[d_output, d_input]`; a vector of n values is `[1, n]`.
-    pub(crate) shape: [usize; 2],
-    pub(crate) num_bytes: usize,
 }
 
 /// The form a weight takes where it computes.
@@ -49,8 +41,8 @@ pub(crate) enum Form {
 pub struct LoadedLayer {
     pub(crate) weights: LayerWeights,
     /// As stored; in a slot, they keep the slot counted.
-    weight_bytes: Bytes,
-    bias_bytes: Option<Bytes>,
+    weight_parts: Parts,
+    bias_parts: Option<Parts>,
     /// Names of their formats, an empty one for no bias.
     pub(crate) formats: [&'static str; 2],
 }
@@ -62,12 +54,10 @@ impl LoadedLayer {
         &self.weights
     }
 
-    /// The bytes as the source stores them, the weight's first.
+    /// The bytes as the source stores them, part by part, the weight's first.
     pub(crate) fn stored(&self) -> impl Iterator<Item = &[u8]> {
-        [&self.weight_bytes]
-            .into_iter()
-            .chain(&self.bias_bytes)
-            .map(AsRef::as_ref)
+        let parts = [&self.weight_parts].into_iter().chain(&self.bias_parts);
+        parts.flat_map(Parts::iter).map(|part| &*part.bytes)
     }
 }
 
@@ -78,17 +68,17 @@ impl LayerSpec {
         [self.weight.format.name(), bias]
     }
 
-    /// Builds the parameters over `weight` and `bias` bytes as they stand in the source. Copies to a device
-    /// with memory of its own are counted.
+    /// Builds the parameters over parts as they stand in the source. Copies to a device with memory of its own
+    /// are counted.
     pub(crate) fn build(
         &self,
-        weight_bytes: Bytes,
-        bias_bytes: Option<Bytes>,
+        weight_parts: Parts,
+        bias_parts: Option<Parts>,
     ) -> Result<LoadedLayer, Error> {
-        let packed = self.weight.packed(weight_bytes.clone())?;
-        let bias = match (&self.bias, &bias_bytes) {
-            (Some(spec), Some(bytes)) => {
-                Some(spec.vector(bytes.clone(), &self.device, DType::F32)?)
+        let packed = self.weight.packed(weight_parts.clone())?;
+        let bias = match (&self.bias, &bias_parts) {
+            (Some(spec), Some(parts)) => {
+                Some(spec.vector(parts.clone(), &self.device, DType::F32)?)
             }
             _ => None,
         };
@@ -102,8 +92,8 @@ impl LayerSpec {
         };
         Ok(LoadedLayer {
             weights: LayerWeights { weight, bias },
-            weight_bytes,
-            bias_bytes,
+            weight_parts,
+            bias_parts,
             formats: self.formats(),
         })
     }
@@ -111,27 +101,27 @@ impl LayerSpec {
     /// Bytes of weight and bias in the form they have on the device.
     fn resident_parts(&self) -> impl Iterator<Item = usize> {
         let weight = match self.form {
-            Form::Packed => self.weight.num_bytes,
+            Form::Packed => self.weight.num_bytes(),
             Form::Dense(dtype) => self.weight.num_values() * DType::from(dtype).size(),
         };
         let bias = self.bias.as_ref().map(|bias| match self.form {
-            Form::Packed => bias.num_bytes,
+            Form::Packed => bias.num_bytes(),
             Form::Dense(_) => bias.num_values() * DType::F32.size(),
         });
         [weight].into_iter().chain(bias)
     }
 
-    /// Bytes of weight and bias as they stand in a slot.
+    /// Bytes of weight and bias as they stand in a slot, one after the other.
     fn staged_bytes(&self) -> usize {
-        self.bias_offset() + self.bias.as_ref().map_or(0, |bias| bias.num_bytes)
+        match &self.bias {
+            Some(bias) => self.bias_offset() + bias.staged_bytes(),
+            None => self.weight.staged_bytes(),
+        }
     }
 
-    /// The bias follows the weight at the next multiple of 64, so that both are aligned.
+    /// Where the bias stands in a slot.
     fn bias_offset(&self) -> usize {
-        match self.bias {
-            Some(_) => self.weight.num_bytes.next_multiple_of(64),
-            None => self.weight.num_bytes,
-        }
+        self.weight.staged_bytes().next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -153,54 +143,19 @@ impl Streamable for LayerSpec {
     }
 
     fn load(&self, source: &dyn WeightSource, mut slot: Slot) -> Result<LoadedLayer, StreamError> {
-        let offset = self.bias_offset();
-        let (weight, rest) = slot.as_mut_slice().split_at_mut(offset);
-        source.read_into(&self.weight.name, &mut weight[..self.weight.num_bytes])?;
+        let bias_offset = self.bias_offset();
+        self.weight.stage(source, slot.as_mut_slice())?;
         if let Some(bias) = &self.bias {
-            source.read_into(&bias.name, &mut rest[..bias.num_bytes])?;
+            bias.stage(source, &mut slot.as_mut_slice()[bias_offset..])?;
         }
         let bytes = slot.freeze();
-        let weight = bytes.slice(..self.weight.num_bytes);
-        let bias = self
-            .bias
-            .as_ref()
-            .map(|bias| bytes.slice(offset..offset + bias.num_bytes));
+        let weight = self.weight.staged_parts(&bytes);
+        let bias = self.bias.as_ref();
+        let bias = bias.map(|bias| bias.staged_parts(&bytes.slice(bias_offset..)));
         self.build(weight, bias).map_err(|error| StreamError::Load {
             layer: self.path.clone(),
             source: Box::new(error),
         })
-    }
-}
-
-impl TensorSpec {
-    fn packed(&self, bytes: Bytes) -> Result<QuantizedTensor, Error> {
-        QuantizedTensor::new(self.format, self.shape, Parts::values(bytes)).map_err(|source| {
-            Error::Quant {
-                tensor: self.name.clone(),
-                source,
-            }
-        })
-    }
-
-    /// The values as a vector of `dtype` on `device`.
-    pub(crate) fn vector(
-        &self,
-        bytes: Bytes,
-        device: &Device,
-        dtype: DType,
-    ) -> Result<Tensor<1>, Error> {
-        let packed = self.packed(bytes)?;
-        let mut values = vec![0.0_f32; self.num_values()];
-        packed.decode_rows(0..self.shape[0], &mut values);
-        Ok(Tensor::from_data(
-            TensorData::new(values, [self.num_values()]),
-            (device, dtype),
-        ))
-    }
-
-    /// How many values there are; the format has checked that their f32 bytes can be counted.
-    pub(crate) fn num_values(&self) -> usize {
-        self.shape[0] * self.shape[1]
     }
 }
 
@@ -227,11 +182,9 @@ mod tests {
 
     /// A layer `[4, 32]` with a bf16 bias, made dense in `dtype` as on a device with memory of its own.
     fn uploaded(format: &str, num_bytes: usize, dtype: FloatDType) -> LayerSpec {
-        let spec = |name: &str, format, shape, num_bytes| TensorSpec {
-            name: name.into(),
-            format: format_by_name(format).expect("it is registered"),
-            shape,
-            num_bytes,
+        let spec = |name: &str, format, shape, num_bytes| {
+            let format = format_by_name(format).expect("it is registered");
+            TensorSpec::of_one_tensor(name, format, shape, num_bytes)
         };
         LayerSpec {
             path: "fc".into(),
@@ -272,7 +225,7 @@ mod tests {
             assert_eq!(spec.traffic.moved_bytes(), moved, "{format}");
             assert_eq!(pool.ledger().live_bytes(), charged, "{format}");
             let stored = layer.stored().map(<[u8]>::len).collect::<Vec<_>>();
-            assert_eq!(stored, [spec.weight.num_bytes, 8]);
+            assert_eq!(stored, [spec.weight.num_bytes(), 8]);
             drop(layer);
             assert_eq!(pool.ledger().live_bytes(), 0, "{format}");
         }

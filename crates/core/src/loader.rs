@@ -6,15 +6,12 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{DType, Device, Tensor};
-use overglaze_quant::{Parts, format_by_tag, kernels::is_host};
-use overglaze_stream::{Streamable, Streamer, StreamerConfig, TensorEntry, WeightSource};
+use overglaze_quant::{FoundWeight, kernels::is_host};
+use overglaze_stream::{Streamable, Streamer, StreamerConfig, WeightSource};
 
 use crate::{
     Error, FrozenWeight, LayerSpec, LayerState, PatchedLayer, PatchedLinear, StreamedWeight,
-    Traffic,
-    cache_room::CacheRoom,
-    layer_spec::{Form, TensorSpec},
-    source_tensor,
+    Traffic, cache_room::CacheRoom, layer_spec::Form, source_tensor, tensor_spec::TensorSpec,
 };
 
 /// Where layers run and how many bytes their weights may take there.
@@ -168,11 +165,11 @@ impl LayerLoader {
 
     /// The values of a small tensor as a vector of `dtype` on the execution device, for good.
     pub(crate) fn in_place(&mut self, spec: &TensorSpec, dtype: DType) -> Result<Tensor<1>, Error> {
-        self.num_bytes += spec.num_bytes as u64;
+        self.num_bytes += spec.num_bytes() as u64;
         if !is_host(&self.config.device) {
             self.traffic.count_move(spec.num_values() * dtype.size());
         }
-        spec.vector(self.source.read(&spec.name)?, &self.config.device, dtype)
+        spec.vector(spec.read(&*self.source)?, &self.config.device, dtype)
     }
 
     /// The state of a new layer.
@@ -198,26 +195,23 @@ impl LayerLoader {
             device,
             traffic: Arc::clone(&self.traffic),
         };
-        self.num_bytes += spec.weight.num_bytes as u64;
-        self.num_bytes += spec.bias.as_ref().map_or(0, |bias| bias.num_bytes as u64);
+        self.num_bytes += spec.weight.num_bytes() as u64;
+        let bias = spec.bias.as_ref();
+        self.num_bytes += bias.map_or(0, |bias| bias.num_bytes() as u64);
         if self.config.budget_bytes.is_none() && is_host(&self.config.device) {
-            let weight = self.source.read(&spec.weight.name)?;
-            let bias = spec
-                .bias
-                .as_ref()
-                .map(|bias| self.source.read(&bias.name))
-                .transpose()?;
+            let weight = spec.weight.read(&*self.source)?;
+            let bias = bias.map(|bias| bias.read(&*self.source)).transpose()?;
             return Ok(FrozenWeight::Loaded(Arc::new(spec.build(weight, bias)?)));
         }
-        let (index, shape, formats) = (self.specs.len(), spec.weight.shape, spec.formats());
+        let streamed = StreamedWeight {
+            streamer: Arc::clone(&self.streamer),
+            index: self.specs.len(),
+            shape: spec.weight.shape,
+            formats: spec.formats(),
+            shows_values: spec.weight.format.has_values(),
+        };
         self.specs.push(spec);
-        let streamer = Arc::clone(&self.streamer);
-        Ok(FrozenWeight::Streamed(StreamedWeight {
-            streamer,
-            index,
-            shape,
-            formats,
-        }))
+        Ok(FrozenWeight::Streamed(streamed))
     }
 
     fn start(&self) -> Result<Arc<Streamer<LayerSpec>>, Error> {
@@ -232,55 +226,47 @@ impl LayerLoader {
 
     /// The matrix `name` `[d_output, d_input]`.
     pub(crate) fn matrix(&self, name: &str) -> Result<TensorSpec, Error> {
-        let entry = self.entry(name)?;
-        let &[d_output, d_input] = entry.shape.as_slice() else {
-            return Err(self.wrong_shape(name, entry, "a matrix [d_output, d_input]".into()));
+        let found = self.found(name)?;
+        let &[d_output, d_input] = found.shape.as_slice() else {
+            return Err(self.wrong_shape(name, &found.shape, "a matrix [d_output, d_input]"));
         };
-        self.spec(name, entry, [d_output, d_input])
+        self.spec(name, found, [d_output, d_input])
     }
 
     /// The vector `name` of `length` values, or of any number.
     pub(crate) fn row(&self, name: &str, length: Option<usize>) -> Result<TensorSpec, Error> {
-        let entry = self.entry(name)?;
-        let &[found] = entry.shape.as_slice() else {
-            return Err(self.wrong_shape(name, entry, "a vector".into()));
+        let found = self.found(name)?;
+        let &[count] = found.shape.as_slice() else {
+            return Err(self.wrong_shape(name, &found.shape, "a vector"));
         };
-        if let Some(length) = length.filter(|length| *length != found) {
-            return Err(self.wrong_shape(name, entry, format!("[{length}]")));
+        if let Some(length) = length.filter(|length| *length != count) {
+            return Err(self.wrong_shape(name, &found.shape, format!("[{length}]")));
         }
-        self.spec(name, entry, [1, found])
+        self.spec(name, found, [1, count])
     }
 
-    /// The tensor `name` as a matrix of `shape`.
+    /// The weight `found` under `name` as a matrix of `shape`. A streamed layer is checked here and not in the middle
+    /// of a pass.
     pub(crate) fn spec(
         &self,
         name: &str,
-        entry: &TensorEntry,
+        found: FoundWeight,
         shape: [usize; 2],
     ) -> Result<TensorSpec, Error> {
-        let quant = |source| Error::Quant {
-            tensor: name.into(),
-            source,
-        };
-        let format = format_by_tag(&entry.tag).map_err(quant)?;
-        // A view: nothing is loaded. A streamed layer is checked here and not in the middle of a pass.
-        let parts = Parts::values(self.source.read(name)?);
-        format.validate(shape, &parts).map_err(quant)?;
-        let num_bytes = usize::try_from(entry.num_bytes)
-            .map_err(|_| self.wrong_shape(name, entry, "a size this machine can address".into()))?;
-        Ok(TensorSpec {
-            name: name.into(),
-            format,
-            shape,
-            num_bytes,
-        })
+        TensorSpec::new(&*self.source, name, found, shape)
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Result<&TensorEntry, Error> {
-        source_tensor::entry(&*self.source, name)
+    /// The weight whose main tensor is `name`.
+    pub(crate) fn found(&self, name: &str) -> Result<FoundWeight, Error> {
+        source_tensor::found(&*self.source, name)
     }
 
-    pub(crate) fn wrong_shape(&self, name: &str, entry: &TensorEntry, expected: String) -> Error {
-        source_tensor::wrong_shape(&*self.source, name, entry, expected)
+    pub(crate) fn wrong_shape(
+        &self,
+        name: &str,
+        found: &[usize],
+        expected: impl Into<String>,
+    ) -> Error {
+        source_tensor::wrong_shape(&*self.source, name, found, expected.into())
     }
 }

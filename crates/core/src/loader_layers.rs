@@ -14,7 +14,7 @@ use overglaze_patches::LayerShape;
 use crate::{
     ConvLayout, Error, LayerLoader, NormRounding, PatchedConv, PatchedConv1d, PatchedConv2d,
     PatchedConv3d, PatchedEmbedding, PatchedGroupNorm, PatchedLayer, PatchedLayerNorm,
-    PatchedParameter, PatchedRmsNorm, layer_spec::TensorSpec,
+    PatchedParameter, PatchedRmsNorm, tensor_spec::TensorSpec,
 };
 
 impl LayerLoader {
@@ -121,11 +121,11 @@ impl LayerLoader {
         &mut self,
         tensor: &str,
     ) -> Result<PatchedParameter<D>, Error> {
-        let entry = self.entry(tensor)?;
-        let Ok(dims) = <[usize; D]>::try_from(entry.shape.clone()) else {
-            return Err(self.wrong_shape(tensor, entry, format!("{D} axes")));
+        let found = self.found(tensor)?;
+        let Ok(dims) = <[usize; D]>::try_from(found.shape.clone()) else {
+            return Err(self.wrong_shape(tensor, &found.shape, format!("{D} axes")));
         };
-        let spec = self.spec(tensor, entry, LayerShape::parameter(&dims).matrix())?;
+        let spec = self.spec(tensor, found, LayerShape::parameter(&dims).matrix())?;
         let values = self.as_stored(&spec)?;
         let values = match dims.contains(&0) {
             true => Tensor::zeros(dims, (&values.device(), values.dtype())),
@@ -143,12 +143,14 @@ impl LayerLoader {
     ) -> Result<PatchedConv<D>, Error> {
         layout.check()?;
         let (name, shape) = (weight_of(path), LayerShape::conv(&layout.dims, 1));
-        let entry = self.entry(&name)?;
-        if entry.shape != shape.dims() {
+        let found = self.found(&name)?;
+        // Some packed files tell the matrix and not the kernel's axes.
+        let is_matrix = found.shape == shape.matrix();
+        if found.shape != shape.dims() && !is_matrix {
             let expected = format!("{:?}", shape.dims());
-            return Err(self.wrong_shape(&name, entry, expected));
+            return Err(self.wrong_shape(&name, &found.shape, expected));
         }
-        let weight = self.spec(&name, entry, shape.matrix())?;
+        let weight = self.spec(&name, found, shape.matrix())?;
         let bias = match layout.has_bias {
             true => Some(self.row(&format!("{path}.bias"), Some(layout.dims[0]))?),
             false => None,

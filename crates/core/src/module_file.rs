@@ -121,7 +121,7 @@ impl FileMapper<'_> {
             return Err(source_tensor::wrong_shape(
                 self.source,
                 &name,
-                entry,
+                &entry.shape,
                 expected,
             ));
         }

@@ -1,5 +1,8 @@
-//! A tensor of a source by its name, and what is said when it is missing or has another shape.
+//! A tensor of a source by its name, the weight it is part of, and what is said when it is missing or has another
+//! shape.
 
+use bytes::Bytes;
+use overglaze_quant::{FoundWeight, TensorFile, TensorHead, find_weight};
 use overglaze_stream::{TensorEntry, WeightSource};
 
 use crate::Error;
@@ -26,13 +29,13 @@ pub(crate) fn missing(source: &dyn WeightSource, name: &str) -> Error {
 pub(crate) fn wrong_shape(
     source: &dyn WeightSource,
     name: &str,
-    entry: &TensorEntry,
+    found: &[usize],
     expected: String,
 ) -> Error {
     Error::WrongShape {
         file: source.label(),
         tensor: name.into(),
-        found: entry.shape.clone(),
+        found: found.to_vec(),
         expected,
     }
 }
@@ -45,4 +48,34 @@ fn nearest(source: &dyn WeightSource, name: &str) -> String {
     best.map_or_else(String::new, |best| {
         format!("; the nearest name in it is `{best}`")
     })
+}
+
+/// The weight whose main tensor is `name`: its format and its parts.
+pub(crate) fn found(source: &dyn WeightSource, name: &str) -> Result<FoundWeight, Error> {
+    entry(source, name)?;
+    find_weight(name, &SourceFile(source)).map_err(|source| Error::Quant {
+        tensor: name.into(),
+        source,
+    })
+}
+
+/// A source as formats look at it.
+struct SourceFile<'a>(&'a dyn WeightSource);
+
+impl TensorFile for SourceFile<'_> {
+    fn head(&self, name: &str) -> Option<TensorHead<'_>> {
+        let entry = self.0.entries().get(name)?;
+        Some(TensorHead {
+            tag: &entry.tag,
+            shape: &entry.shape,
+        })
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.0.read(name)?)
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.0.metadata().get(key).map(String::as_str)
+    }
 }

@@ -41,6 +41,14 @@ impl Weight {
         QuantizedTensor::of_dense(weight).map_or(self, Self::Packed)
     }
 
+    /// Whether the weight can be decoded, and not only be multiplied with.
+    pub(crate) fn shows_values(&self) -> bool {
+        match self {
+            Self::Dense(_) => true,
+            Self::Packed(weight) => weight.format().has_values(),
+        }
+    }
+
     /// Name of the format the values are stored in.
     pub(crate) fn format_name(&self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use overglaze_core::stored_weights;
 use overglaze_stream::{StreamError, TensorEntry, WeightSource};
 
 use crate::ModelError;
@@ -29,11 +30,14 @@ impl TensorShapes {
         }
     }
 
-    /// Names and shapes of a source's tensors.
+    /// Names and logical shapes of a source's weights; what a packed weight keeps in tensors beside it is left out.
     #[must_use]
     pub fn of(source: &dyn WeightSource) -> Self {
-        let shape = |(name, entry): (&String, &TensorEntry)| (name.clone(), entry.shape.clone());
-        Self::new(source.label(), source.entries().iter().map(shape))
+        let weights = stored_weights(source).into_iter();
+        Self::new(
+            source.label(),
+            weights.map(|(name, weight)| (name, weight.shape)),
+        )
     }
 
     /// The file they are from, for messages.

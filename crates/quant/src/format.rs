@@ -75,6 +75,12 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether the values can be had: `false` for a format that only its own [`dot_rows`](Self::dot_rows) can read.
+    /// Such a weight takes patches that need its shape alone.
+    fn has_values(&self) -> bool {
+        true
+    }
+
     /// The weight whose main tensor is `name`, where `file` keeps it in this format as several tensors; `None`
     /// where it does not. A weight in one tensor is found by its tag.
     ///

@@ -143,8 +143,7 @@ fn giga_per_second(amount: usize, time: Duration) -> f64 {
 /// Weights of `format` side by side in `memory`; nothing for formats of several parts.
 fn rotation(format: &'static dyn QuantFormat, memory: &Bytes) -> Option<Vec<QuantizedTensor>> {
     let shape = [WIDTH, WIDTH];
-    let block = [format.block_len(), format.block_bytes()];
-    let num_bytes = values_bytes(format.name(), shape, block).ok()?;
+    let num_bytes = values_bytes(format.name(), shape, format.block()?).ok()?;
     let starts = (0..=memory.len() - num_bytes).step_by(num_bytes);
     starts
         .map(|start| {

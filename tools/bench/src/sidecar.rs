@@ -155,9 +155,9 @@ fn merged(layer: PatchedLinear) -> Result<PatchedLinear, Error> {
 fn layer(base: &str, loras: usize, device: &Device) -> PatchedLinear {
     let mut layer = match format_by_name(base) {
         Ok(format) => {
-            let [len, num_bytes] = [format.block_len(), format.block_bytes()];
+            let block = format.block().expect("the bases here are block formats");
             // Every byte 0x30: a small finite number in every format.
-            let bytes = Bytes::from(vec![0x30; WIDTH * WIDTH / len * num_bytes]);
+            let bytes = Bytes::from(vec![0x30; WIDTH * WIDTH / block.len * block.bytes]);
             let packed = QuantizedTensor::new(format, [WIDTH, WIDTH], Parts::values(bytes))
                 .expect("the buffer has the shape's bytes");
             PatchedLinear::from_weights(Weight::Packed(packed), None, device.clone())

@@ -14,6 +14,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use overglaze_core::{LayerLoader, LoaderConfig, NormRounding, PatchedLayerNorm, PatchedRmsNorm};
+use overglaze_stream::WeightSource;
 use serde_json::Value;
 
 use crate::{AnyLayer, Case, any_layer::in_words};
@@ -26,6 +27,8 @@ pub struct ModuleCase<'a> {
     module: Value,
     /// What stands before `.weight` in the names of its tensors.
     path: String,
+    /// Where the layer's bytes are.
+    source: Arc<dyn WeightSource>,
 }
 
 impl<'a> ModuleCase<'a> {
@@ -42,7 +45,15 @@ impl<'a> ModuleCase<'a> {
             case,
             module,
             path: path.into(),
+            source: Arc::clone(case.source()),
         }
+    }
+
+    /// The same with its parameters in `source`.
+    #[must_use]
+    pub fn over(mut self, source: Arc<dyn WeightSource>) -> Self {
+        self.source = source;
+        self
     }
 
     /// Its `kind`.
@@ -69,7 +80,7 @@ impl<'a> ModuleCase<'a> {
     /// When the module or its tensors are not what the kind needs.
     pub fn load(&self, config: LoaderConfig) -> Result<AnyLayer, String> {
         let device = config.device.clone();
-        let mut loader = LayerLoader::new(self.case.source().clone(), config);
+        let mut loader = LayerLoader::new(Arc::clone(&self.source), config);
         let path = &*self.path;
         let built = match self.kind() {
             "linear" => loader.linear(path).map(AnyLayer::Linear),

@@ -211,14 +211,14 @@ impl Layers<'_> {
         dims: &[usize],
         expected: impl FnOnce() -> String,
     ) -> Result<(), Error> {
-        let entry = source_tensor::entry(self.source, name)?;
-        if entry.shape == dims {
+        let found = source_tensor::found(self.source, name)?.shape;
+        if found == dims {
             return Ok(());
         }
         Err(source_tensor::wrong_shape(
             self.source,
             name,
-            entry,
+            &found,
             expected(),
         ))
     }

@@ -12,7 +12,7 @@ use burn::{
 };
 use overglaze_core::{PatchedLayer, PatchedLinear, Path, Weight};
 use overglaze_patches::{LayerShape, Patch, PatchError};
-use overglaze_quant::{Parts, QuantFormat, QuantizedTensor};
+use overglaze_quant::{Block, Parts, QuantFormat, QuantizedTensor, kernels::WeightRows};
 
 use crate::{
     numbers::{
@@ -275,20 +275,13 @@ impl QuantFormat for Counted {
         "counted"
     }
 
-    fn tags(&self) -> &'static [&'static str] {
-        &[]
+    fn block(&self) -> Option<Block> {
+        Some(Block { len: 1, bytes: 4 })
     }
 
-    fn block_len(&self) -> usize {
-        1
-    }
-
-    fn block_bytes(&self) -> usize {
-        4
-    }
-
-    fn decode(&self, blocks: &[u8], values: &mut [f32]) {
-        NUM_ROWS.fetch_add(values.len() / SHAPE[1], Ordering::SeqCst);
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        NUM_ROWS.fetch_add(rows.rows().len(), Ordering::SeqCst);
+        let blocks = rows.blocks(Block { len: 1, bytes: 4 });
         for (value, block) in values.iter_mut().zip(blocks.as_chunks().0) {
             *value = f32::from_le_bytes(*block);
         }

@@ -41,6 +41,9 @@ impl PackedMatrix<'_> {
     fn multiply(&self, path: Path, input: InputRows<'_>, mut output: OutputTile<'_>) {
         let rows = WeightRows::new(self.parts, self.shape[1], output.columns());
         let input = input.slice(output.rows());
+        if !self.format.has_values() {
+            return self.format.dot_rows(&rows, input, &mut output);
+        }
         match path {
             Path::Dot => self.format.dot_rows(&rows, input, &mut output),
             Path::Block => self.with_f32(&rows, |weight| dot_f32(weight, input, &mut output)),

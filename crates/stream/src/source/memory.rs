@@ -75,6 +75,11 @@ impl MemorySource {
         Ok(())
     }
 
+    /// Sets a text pair.
+    pub fn set_metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.metadata.insert(key.into(), value.into());
+    }
+
     fn check(&self, name: &str, entry: &TensorEntry) -> Result<(), StreamError> {
         if self.entries.contains_key(name) {
             return Err(header::duplicate(&self.label, name));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Refusal, expected_names,
     patches::{LAYER, detected, set_of},
-    sequence::{Expected, forms, in_words},
+    sequence::{Expected, OutputDtype, forms, in_words},
 };
 use crate::{Case, Comparison, ModuleCase};
 
@@ -22,6 +22,7 @@ pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
         let expected = Expected {
             sets: &sets,
             outputs: output.into_iter().collect(),
+            dtype: OutputDtype::OfCase,
             merged: Vec::new(),
         };
         for form in forms(&modules, device)? {

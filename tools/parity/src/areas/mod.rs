@@ -4,8 +4,9 @@ mod adapters;
 mod flux;
 mod layers;
 mod patches;
-mod quant_gguf;
+mod quant;
 mod sequence;
+mod stacked;
 
 use burn::tensor::{Device, TensorData};
 
@@ -18,7 +19,8 @@ pub(crate) fn run(case: &Case, device: &Device) -> Outcome {
         "patches" | "peers" => patches::run(case, device),
         "adapters" => adapters::run(case, device),
         "flux" => flux::run(case, device),
-        "quant_gguf" => quant_gguf::run(case, device),
+        "quant_gguf" | "quant_bnb" | "quant_sdnq" | "quant_fp8" => quant::run(case, device),
+        "stacked" => stacked::run(case, device),
         area => Err(Refusal::Unsupported(format!(
             "no case of the area `{area}` is handled yet"
         ))),

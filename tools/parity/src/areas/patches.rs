@@ -12,26 +12,38 @@ use serde_json::Value;
 
 use super::{
     Refusal, expected_names,
-    sequence::{Expected, forms, in_words},
+    sequence::{Expected, OutputDtype, Sequence, forms, in_words},
 };
 use crate::{Case, Comparison, ModuleCase};
 
 /// Runs a case in every form its layer can have, and takes the worst.
 pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
+    let module = [(LAYER.to_owned(), ModuleCase::of(case))];
+    let is_wider =
+        module[0].1.kind() == "linear" && case.width("in.x") > case.width("param.weight");
+    let mut forms = forms(&module, device)?;
+    if is_wider {
+        forms = forms.into_iter().map(Sequence::with_open_input).collect();
+    }
+    run_forms(case, device, OutputDtype::OfCase, forms)
+}
+
+/// Runs a case's patches over each of `forms`, and takes the worst.
+pub(super) fn run_forms(
+    case: &Case,
+    device: &Device,
+    dtype: OutputDtype,
+    forms: Vec<Sequence>,
+) -> Result<Comparison, Refusal> {
     let sets = patch_sets(case, device)?;
     let expected = Expected {
         sets: &sets,
         outputs: expected_names(case)?,
         merged: case.listed("expect_merged"),
+        dtype,
     };
-    let module = [(LAYER.to_owned(), ModuleCase::of(case))];
-    let is_wider =
-        module[0].1.kind() == "linear" && case.width("in.x") > case.width("param.weight");
     let mut worst: Option<Comparison> = None;
-    for mut form in forms(&module, device)? {
-        if is_wider {
-            form = form.with_open_input();
-        }
+    for form in forms {
         let comparison = form.run(case, &expected, device)?;
         worst = Some(worst.map_or(comparison, |worst| worst.worst(comparison)));
     }

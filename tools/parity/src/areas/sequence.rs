@@ -23,6 +23,17 @@ pub(super) struct Expected<'a> {
     pub(super) outputs: Vec<&'a str>,
     /// Names of the merged parameters of the first layer, which end in `.weight` or `.bias`.
     pub(super) merged: Vec<&'a str>,
+    /// The type outputs must have.
+    pub(super) dtype: OutputDtype,
+}
+
+/// The type of an output.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OutputDtype {
+    /// As the case states it.
+    OfCase,
+    /// That of the input; the case states f32, in which its values were computed.
+    OfInput,
 }
 
 /// Every form the case's layers can have: over its bytes in place, streamed, and over Burn layers.
@@ -30,20 +41,26 @@ pub(super) fn forms(
     modules: &[(String, ModuleCase<'_>)],
     device: &Device,
 ) -> Result<Vec<Sequence>, Refusal> {
-    let resident = LoaderConfig::resident(device.clone());
-    let streamed = LoaderConfig::streamed(device.clone(), BUDGET_BYTES);
     // A weight that is stored `[d_input, d_output]` is in Burn's layout and in no file's.
     let is_stored_by_output = !modules.iter().any(|(_, module)| module.is_transposed());
     let mut forms = vec![Sequence::new(modules, |module| module.over_burn(device))?];
     if is_stored_by_output {
-        forms.push(Sequence::new(modules, |module| {
-            module.load(resident.clone())
-        })?);
-        forms.push(Sequence::new(modules, |module| {
-            module.load(streamed.clone())
-        })?);
+        forms.extend(forms_over_bytes(modules, device)?);
     }
     Ok(forms)
+}
+
+/// The case's layers over its bytes, in place and streamed.
+pub(super) fn forms_over_bytes(
+    modules: &[(String, ModuleCase<'_>)],
+    device: &Device,
+) -> Result<Vec<Sequence>, Refusal> {
+    let configs = [
+        LoaderConfig::resident(device.clone()),
+        LoaderConfig::streamed(device.clone(), BUDGET_BYTES),
+    ];
+    let forms = configs.map(|config| Sequence::new(modules, |module| module.load(config.clone())));
+    forms.into_iter().collect()
 }
 
 impl Sequence {
@@ -165,7 +182,16 @@ impl Sequence {
         let found = self.forward(input, device)?;
         let mut worst: Option<Comparison> = None;
         for name in &expected.outputs {
-            check_dtype(case, (name, &found), device)?;
+            match expected.dtype {
+                OutputDtype::OfCase => check_dtype(case, (name, &found), device)?,
+                OutputDtype::OfInput if !device.supports_dtype(input.dtype()) => {}
+                OutputDtype::OfInput if found.dtype() == input.dtype() => {}
+                OutputDtype::OfInput => {
+                    let (found, wanted) = (found.dtype(), input.dtype());
+                    let why = format!("output dtype {found:?}, expected {wanted:?}");
+                    return Err(Refusal::Failed(why));
+                }
+            }
             let comparison = against(case, name, &found)?;
             worst = Some(worst.map_or(comparison, |worst| worst.worst(comparison)));
         }

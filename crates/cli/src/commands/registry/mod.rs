@@ -3,7 +3,7 @@
 mod kind;
 
 use overglaze_patches::{dialects::dialects, registry::kinds};
-use overglaze_quant::formats_by_name;
+use overglaze_quant::{QuantFormat, formats_by_name};
 use serde::Serialize;
 
 use crate::{CliError, Console, Exit, args::RegistryArgs, device, table};
@@ -24,23 +24,17 @@ struct Registry {
 struct Format {
     name: &'static str,
     tags: &'static [&'static str],
-    block_len: usize,
-    block_bytes: usize,
+    ggml_type: Option<u32>,
+    /// Absent where the weight is several tensors.
+    block_len: Option<usize>,
+    block_bytes: Option<usize>,
 }
 
 pub(crate) fn run(args: &RegistryArgs, console: &Console) -> Result<Exit, CliError> {
     let registry = Registry {
         version: JSON_VERSION,
         kinds: kinds().into_iter().map(Kind::of).collect(),
-        formats: formats_by_name()
-            .into_iter()
-            .map(|format| Format {
-                name: format.name(),
-                tags: format.tags(),
-                block_len: format.block_len(),
-                block_bytes: format.block_bytes(),
-            })
-            .collect(),
+        formats: formats_by_name().into_iter().map(Format::of).collect(),
         dialects: dialects().into_iter().map(|dialect| dialect.name).collect(),
         devices: device::compiled(),
     };
@@ -78,9 +72,24 @@ impl Registry {
 }
 
 impl Format {
+    fn of(format: &'static dyn QuantFormat) -> Self {
+        Self {
+            name: format.name(),
+            tags: format.tags(),
+            ggml_type: format.ggml_type(),
+            block_len: format.block().map(|block| block.len),
+            block_bytes: format.block().map(|block| block.bytes),
+        }
+    }
+
     fn row(&self) -> Vec<String> {
-        let sizes = [self.block_len.to_string(), self.block_bytes.to_string()];
-        [vec![self.name.into(), self.tags.join(", ")], sizes.to_vec()].concat()
+        let size = |size: Option<usize>| size.map_or_else(String::new, |size| size.to_string());
+        vec![
+            self.name.into(),
+            self.tags.join(", "),
+            size(self.block_len),
+            size(self.block_bytes),
+        ]
     }
 }
 
