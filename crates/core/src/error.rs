@@ -23,7 +23,7 @@ pub enum Error {
         /// Tensor in the file.
         tensor: String,
         /// What is wrong with it.
-        source: QuantError,
+        source: Box<QuantError>,
     },
     /// A tensor the model needs is not in the file.
     #[error("{file}: tensor `{tensor}` is missing{hint}")]

@@ -55,7 +55,7 @@ pub(crate) fn found(source: &dyn WeightSource, name: &str) -> Result<FoundWeight
     entry(source, name)?;
     find_weight(name, &SourceFile(source)).map_err(|source| Error::Quant {
         tensor: name.into(),
-        source,
+        source: Box::new(source),
     })
 }
 

@@ -155,7 +155,7 @@ impl TensorSpec {
     fn quant_error(&self, source: overglaze_quant::QuantError) -> Error {
         Error::Quant {
             tensor: self.name.clone(),
-            source,
+            source: Box::new(source),
         }
     }
 }

@@ -70,12 +70,12 @@ fn errors_name_file_and_tensor() {
             "toy.safetensors: tensor `a.bias` has shape [1, 2], expected a vector",
         ),
         (
-            with(vec![("a.weight", "I64", vec![2, 2], 32)]),
+            with(vec![("a.weight", "C64", vec![2, 2], 32)]),
             "a",
-            "tensor `a.weight` cannot be read: no weight format is called `I64`",
+            "tensor `a.weight` cannot be read: no weight format is called `C64`",
         ),
         (
-            with(vec![("a.weight", "Q8_0", vec![2, 16], 34)]),
+            with(vec![("a.weight", "Q8_0", vec![2, 24], 34)]),
             "a",
             "tensor `a.weight` cannot be read: ",
         ),

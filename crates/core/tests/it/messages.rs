@@ -25,7 +25,7 @@ fn cases() -> Vec<(Error, &'static str)> {
         (
             Error::Quant {
                 tensor: "t".into(),
-                source: overflow,
+                source: Box::new(overflow),
             },
             "tensor `t` cannot be read",
         ),

@@ -115,7 +115,7 @@ fn debug_output_has_no_values() {
     for format in block_formats() {
         let weight = packed(format, [2, 32]);
         let expected = format!(
-            "QuantizedTensor {{ format: {:?}, shape: [2, 32], parts: [values: [], {}}} }}",
+            "QuantizedTensor {{ format: {:?}, shape: [2, 32], parts: [values: [], {} bytes] }}",
             format.name(),
             weight.num_bytes(),
         );
