@@ -25,6 +25,17 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<QuantError>,
     },
+    /// A weight cannot stand in a GGUF file.
+    #[error(
+        "the weight `{tensor}` would be stored as {found}, for which GGUF has no type; write a .safetensors file, or \
+         choose a GGML format"
+    )]
+    NoGgufType {
+        /// Name.
+        tensor: String,
+        /// What it would be stored as.
+        found: String,
+    },
     /// A tensor the model needs is not in the file.
     #[error("{file}: tensor `{tensor}` is missing{hint}")]
     MissingTensor {

@@ -5,7 +5,7 @@ use std::fmt;
 use burn::tensor::DType;
 
 use crate::{
-    FoundWeight, Part, Parts, QuantError, TensorFile,
+    Encode, FoundWeight, Part, Parts, QuantError, TensorFile,
     kernels::{InputRows, OutputTile, WeightRows, dot_decoded, dot_f32},
 };
 
@@ -72,6 +72,11 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
 
     /// The tensor type whose little-endian values the part `values` is, where it is nothing else.
     fn dense_dtype(&self) -> Option<DType> {
+        None
+    }
+
+    /// How a weight is written in this format; `None` where it can only be read.
+    fn encoder(&self) -> Option<&dyn Encode> {
         None
     }
 

@@ -6,6 +6,7 @@
 //! of the weight ever exists.
 
 mod add_product;
+mod encode;
 mod error;
 mod format;
 pub mod formats;
@@ -17,6 +18,7 @@ mod plus_product;
 mod tensor;
 
 pub use add_product::add_product;
+pub use encode::{Encode, StoredContent, StoredTensor};
 pub use error::QuantError;
 pub use format::{
     Block, FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,

@@ -126,8 +126,24 @@ impl QuantizedTensor {
     pub fn to_dense(&self, device: &Device, dtype: FloatDType) -> Tensor<2> {
         let data = self
             .shared_data(dtype)
-            .unwrap_or_else(|| self.decoded_data(dtype));
+            .unwrap_or_else(|| self.decoded(dtype));
         Tensor::from_data(data, (device, dtype.into()))
+    }
+
+    /// The decoded values `[d_output, d_input]`, each rounded once to `dtype`, in host memory.
+    #[must_use]
+    pub fn decoded(&self, dtype: FloatDType) -> TensorData {
+        let [d_output, d_input] = self.shape;
+        let mut values = vec![0.0; d_output * d_input];
+        let chunk_len = (ROWS_PER_DECODE * d_input).max(1);
+        values
+            .par_chunks_mut(chunk_len)
+            .enumerate()
+            .for_each(|(chunk, values)| {
+                let first = chunk * ROWS_PER_DECODE;
+                self.decode_rows(first..d_output.min(first + ROWS_PER_DECODE), values);
+            });
+        from_f32(values, self.shape, dtype.into())
     }
 
     /// `input · weightᵀ`, on the input's device and in its type: `[rows, d_input] -> [rows, d_output]`.
@@ -218,20 +234,6 @@ impl QuantizedTensor {
             let bytes = Bytes::from_shared(bytes.clone(), AllocationProperty::Other);
             TensorData::from_bytes(bytes, self.shape, stored)
         })
-    }
-
-    fn decoded_data(&self, dtype: FloatDType) -> TensorData {
-        let [d_output, d_input] = self.shape;
-        let mut values = vec![0.0; d_output * d_input];
-        let chunk_len = (ROWS_PER_DECODE * d_input).max(1);
-        values
-            .par_chunks_mut(chunk_len)
-            .enumerate()
-            .for_each(|(chunk, values)| {
-                let first = chunk * ROWS_PER_DECODE;
-                self.decode_rows(first..d_output.min(first + ROWS_PER_DECODE), values);
-            });
-        from_f32(values, self.shape, dtype.into())
     }
 }
 

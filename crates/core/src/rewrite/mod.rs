@@ -1,0 +1,144 @@
+//! The same weights in another file: other types, another container.
+//!
+//! Every weight is read, decoded and packed anew one after another; in memory at once are the tables of the file, and
+//! for one weight its values in f32 and its new parts. What stays as it is goes over bit for bit.
+
+mod rules;
+mod write;
+
+use std::collections::BTreeMap;
+
+use burn::tensor::FloatDType;
+use overglaze_quant::QuantFormat;
+use overglaze_stream::WeightSource;
+
+use crate::{StoredWeight, stored_weights};
+
+pub use self::rules::{KeptFor, PackRules};
+
+/// A rewriting of a file that is planned; nothing is written yet.
+#[derive(Debug)]
+pub struct FileRewrite<'a> {
+    source: &'a dyn WeightSource,
+    weights: BTreeMap<String, RewrittenWeight>,
+    packing: Option<&'static dyn QuantFormat>,
+}
+
+/// A weight and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct RewrittenWeight {
+    /// As it is stored now.
+    pub stored: StoredWeight,
+    /// What it becomes.
+    pub outcome: Outcome,
+    /// Why it is not packed, where others are.
+    pub kept_for: Option<KeptFor>,
+}
+
+/// What becomes of a weight.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// Its tensors go over bit for bit.
+    Copied,
+    /// Plain values of this type.
+    Decoded(FloatDType),
+    /// Packed in this format.
+    Packed(&'static dyn QuantFormat),
+}
+
+impl<'a> FileRewrite<'a> {
+    /// Every weight that is packed as plain values of `dtype`; plain ones as they are.
+    #[must_use]
+    pub fn decoded(source: &'a dyn WeightSource, dtype: FloatDType) -> Self {
+        Self::new(source, None, |_, stored| (unpacked(stored, dtype), None))
+    }
+
+    /// Every tensor as it is; as plain values of `dtype` where its type is none a safetensors file can hold.
+    #[must_use]
+    pub fn converted(source: &'a dyn WeightSource, dtype: FloatDType) -> Self {
+        Self::new(source, None, |_, stored| (held(stored, dtype), None))
+    }
+
+    /// The weights that `rules` name in `format`, the others as they are, in plain values of `dtype` where the new file
+    /// could not hold their type. `None` where `format` cannot be written.
+    #[must_use]
+    pub fn packed(
+        source: &'a dyn WeightSource,
+        format: &'static dyn QuantFormat,
+        rules: &PackRules,
+        dtype: FloatDType,
+    ) -> Option<Self> {
+        let encoder = format.encoder()?;
+        let plan = |name: &str, stored: &StoredWeight| {
+            let kept_for = match stored.format {
+                None => Some(KeptFor::NoNumbers),
+                Some(found) if !found.has_values() => Some(KeptFor::NoNumbers),
+                Some(_) => rules.kept_for(name, &stored.shape, encoder),
+            };
+            match kept_for {
+                None if is_in(stored, format) => (Outcome::Copied, None),
+                None => (Outcome::Packed(format), None),
+                Some(_) => (held(stored, dtype), kept_for),
+            }
+        };
+        Some(Self::new(source, Some(format), plan))
+    }
+
+    /// Every weight, under the name of its main tensor.
+    #[must_use]
+    pub fn weights(&self) -> &BTreeMap<String, RewrittenWeight> {
+        &self.weights
+    }
+
+    fn new(
+        source: &'a dyn WeightSource,
+        packing: Option<&'static dyn QuantFormat>,
+        plan: impl Fn(&str, &StoredWeight) -> (Outcome, Option<KeptFor>),
+    ) -> Self {
+        let weights = stored_weights(source).into_iter().map(|(name, stored)| {
+            let (outcome, kept_for) = plan(&name, &stored);
+            let weight = RewrittenWeight {
+                stored,
+                outcome,
+                kept_for,
+            };
+            (name, weight)
+        });
+        Self {
+            source,
+            weights: weights.collect(),
+            packing,
+        }
+    }
+}
+
+/// Plain values where the weight is packed.
+fn unpacked(stored: &StoredWeight, dtype: FloatDType) -> Outcome {
+    match stored.format {
+        Some(format) if is_plain(stored) || !format.has_values() => Outcome::Copied,
+        Some(_) => Outcome::Decoded(dtype),
+        None => Outcome::Copied,
+    }
+}
+
+/// As it is where a safetensors file can hold it.
+fn held(stored: &StoredWeight, dtype: FloatDType) -> Outcome {
+    match overglaze_stream::is_safetensors_type(&stored.tag) {
+        true => Outcome::Copied,
+        false => Outcome::Decoded(dtype),
+    }
+}
+
+/// One tensor of numbers that stand for themselves.
+fn is_plain(stored: &StoredWeight) -> bool {
+    let is_number = matches!(
+        stored.tag.as_str(),
+        "F64" | "F32" | "F16" | "BF16" | "I8" | "I16" | "I32" | "I64"
+    );
+    stored.tensors.len() == 1 && is_number
+}
+
+fn is_in(stored: &StoredWeight, format: &dyn QuantFormat) -> bool {
+    let found = stored.format.map(QuantFormat::name);
+    found == Some(format.name())
+}

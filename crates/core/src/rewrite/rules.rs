@@ -1,0 +1,123 @@
+//! Which weights of a checkpoint are quantized, and why the others stay as they are.
+//!
+//! What llama.cpp, bitsandbytes' users and ComfyUI's converters agree on: matrices in the middle of the network are
+//! packed; norms, biases, embeddings and the first and last layers, which are few bytes and much of the error, are not.
+
+use std::fmt;
+
+use overglaze_quant::Encode;
+
+/// Which weights are packed.
+#[derive(Clone, Debug, Default)]
+pub struct PackRules {
+    /// Patterns of names that stay as they are, in which `*` stands for any characters.
+    pub keep: Vec<String>,
+    /// Patterns of names that are packed whatever the built-in rules say; what cannot be packed stays.
+    pub pack: Vec<String>,
+}
+
+/// Why a weight is not packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeptFor {
+    /// It is no matrix: a bias, a norm's scale, a single number.
+    NoMatrix,
+    /// It has no numbers that can be read.
+    NoNumbers,
+    /// Its name is that of a norm.
+    Norm,
+    /// Its name is that of an embedding.
+    Embedding,
+    /// It is one of the first or last layers.
+    Ends,
+    /// Its rows are no whole blocks of the format.
+    Rows,
+    /// A pattern of the caller keeps it.
+    Asked,
+}
+
+impl KeptFor {
+    /// In words, as a noun phrase in the plural.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NoMatrix => "vectors and single numbers",
+            Self::NoNumbers => "tensors that no format reads",
+            Self::Norm => "norms",
+            Self::Embedding => "embeddings",
+            Self::Ends => "first and last layers",
+            Self::Rows => "rows that are no whole blocks",
+            Self::Asked => "kept by a pattern",
+        }
+    }
+}
+
+impl fmt::Display for KeptFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+impl PackRules {
+    /// Why the weight `name` of `shape` is not packed by `encoder`; `None` where it is.
+    #[must_use]
+    pub fn kept_for(&self, name: &str, shape: &[usize], encoder: &dyn Encode) -> Option<KeptFor> {
+        if shape.len() < 2 || !name.ends_with("weight") || shape.contains(&0) {
+            return Some(KeptFor::NoMatrix);
+        }
+        let d_input = shape[1..].iter().product::<usize>();
+        if !d_input.is_multiple_of(encoder.row_step()) {
+            return Some(KeptFor::Rows);
+        }
+        let is_any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        if is_any(&self.keep) {
+            return Some(KeptFor::Asked);
+        }
+        if is_any(&self.pack) {
+            return None;
+        }
+        let has = |words: &[&str]| {
+            let mut steps = name.split(['.', '/']);
+            steps.any(|step| words.iter().any(|word| step == *word))
+        };
+        let contains = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if contains(NORM_WORDS) {
+            return Some(KeptFor::Norm);
+        }
+        if contains(EMBEDDING_WORDS) {
+            return Some(KeptFor::Embedding);
+        }
+        has(END_LAYERS).then_some(KeptFor::Ends)
+    }
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any characters, also none.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(after) = name.strip_prefix(start) else {
+        return false;
+    };
+    let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]);
+    ends.into_iter().any(|at| matches(rest, &after[at..]))
+}
+
+const NORM_WORDS: &[&str] = &["norm", "ln_", ".ln", "adaln", "adaLN"];
+const EMBEDDING_WORDS: &[&str] = &["embed", "pos_emb", "wte", "wpe"];
+/// Names of layers through which everything enters or leaves, in the spellings of the model families read here.
+const END_LAYERS: &[&str] = &[
+    "img_in",
+    "txt_in",
+    "time_in",
+    "vector_in",
+    "guidance_in",
+    "final_layer",
+    "proj_out",
+    "conv_in",
+    "conv_out",
+    "input_blocks.0",
+    "out",
+    "lm_head",
+    "output",
+    "head",
+];

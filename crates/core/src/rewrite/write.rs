@@ -1,0 +1,262 @@
+//! Laying a rewriting out, and writing it.
+
+use std::{collections::BTreeMap, io::Write};
+
+use burn::tensor::FloatDType;
+use bytes::Bytes;
+use overglaze_quant::{Parts, QuantFormat, StoredContent};
+use overglaze_stream::{
+    GgufLayout, GgufTensor, GgufValue, GgufWriter, SafetensorsLayout, SafetensorsWriter,
+    StreamError, TensorEntry,
+};
+
+use crate::{Error, packed_weight};
+
+use super::{FileRewrite, Outcome, RewrittenWeight};
+
+impl FileRewrite<'_> {
+    /// Whether the new file can be a GGUF file: every weight is one tensor of a type that GGUF has a number for.
+    ///
+    /// # Errors
+    /// [`Error::NoGgufType`] names the first weight that is not.
+    pub fn check_gguf(&self) -> Result<(), Error> {
+        self.gguf_tensors().map(drop)
+    }
+
+    /// The safetensors file to be written, under `label` in messages.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] when there can be no such file.
+    pub fn safetensors_layout(
+        &self,
+        label: impl Into<String>,
+        mut metadata: BTreeMap<String, String>,
+    ) -> Result<SafetensorsLayout, Error> {
+        if let Some((key, text)) = self.text() {
+            metadata.insert(key.into(), text);
+        }
+        let tensors = self.weights.iter().flat_map(|(name, weight)| self.tensors(name, weight));
+        let tensors = tensors.map(|(name, tensor)| (name, tensor.entry));
+        Ok(SafetensorsLayout::in_order(label, tensors, metadata)?)
+    }
+
+    /// The GGUF file to be written, under `label` in messages, with metadata `values`.
+    ///
+    /// # Errors
+    /// [`Error::NoGgufType`], or [`Error::Stream`] when there can be no such file.
+    pub fn gguf_layout(
+        &self,
+        label: impl Into<String>,
+        mut values: Vec<(String, GgufValue)>,
+    ) -> Result<GgufLayout, Error> {
+        let tensors = self.gguf_tensors()?;
+        values.extend(self.original_shapes(&tensors));
+        Ok(GgufLayout::new(label, tensors, values)?)
+    }
+
+    /// Text that belongs beside the new weights, as `(key, text)`.
+    #[must_use]
+    pub fn text(&self) -> Option<(&'static str, String)> {
+        self.packing?.encoder()?.text()
+    }
+
+    /// Writes the file `layout` to `sink`, telling `progress` the bytes of tensors written so far.
+    ///
+    /// # Errors
+    /// [`Error::Quant`] where a weight cannot be read, or [`Error::Stream`] where one cannot be read or written.
+    pub fn write_safetensors<W: Write>(
+        &self,
+        layout: SafetensorsLayout,
+        sink: W,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<W, Error> {
+        let mut writer = SafetensorsWriter::begin(layout, sink)?;
+        self.write(&mut |name, bytes| writer.tensor(name, bytes), progress)?;
+        Ok(writer.finish()?)
+    }
+
+    /// As [`write_safetensors`](Self::write_safetensors).
+    ///
+    /// # Errors
+    /// As [`write_safetensors`](Self::write_safetensors).
+    pub fn write_gguf<W: Write>(
+        &self,
+        layout: GgufLayout,
+        sink: W,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<W, Error> {
+        let mut writer = GgufWriter::begin(layout, sink)?;
+        self.write(&mut |name, bytes| writer.tensor(name, bytes), progress)?;
+        Ok(writer.finish()?)
+    }
+
+    fn write(
+        &self,
+        put: &mut dyn FnMut(&str, &[u8]) -> Result<(), StreamError>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut written = 0;
+        for (name, weight) in &self.weights {
+            let parts = self.parts(name, weight)?;
+            for (tensor, new) in self.tensors(name, weight) {
+                let copied;
+                let bytes: &[u8] = match &new.content {
+                    StoredContent::Bytes(bytes) => bytes,
+                    StoredContent::Part(part) => match &parts {
+                        Some(parts) => parts.bytes(part),
+                        None => {
+                            copied = self.source.read(&tensor)?;
+                            &copied
+                        }
+                    },
+                };
+                put(&tensor, bytes)?;
+                written += bytes.len() as u64;
+                progress(written);
+            }
+        }
+        Ok(())
+    }
+
+    /// The new parts of a weight; `None` where its tensors go over as they are.
+    fn parts(&self, name: &str, weight: &RewrittenWeight) -> Result<Option<Parts>, Error> {
+        let matrix = || Ok::<_, Error>(packed_weight(self.source, name)?.0);
+        Ok(match weight.outcome {
+            Outcome::Copied => None,
+            Outcome::Decoded(dtype) => {
+                let values = matrix()?.decoded(dtype);
+                Some(Parts::values(Bytes::copy_from_slice(values.as_bytes())))
+            }
+            Outcome::Packed(format) => {
+                let matrix = matrix()?;
+                let encoder = format.encoder().expect("the plan has asked for it");
+                let values = matrix.decoded(FloatDType::F32);
+                let values = values.as_slice().expect("the values are f32");
+                Some(encoder.encode(values, matrix.shape()))
+            }
+        })
+    }
+
+    /// The tensors a weight becomes, with their names.
+    fn tensors(&self, name: &str, weight: &RewrittenWeight) -> Vec<(String, NewTensor)> {
+        let shape = &weight.stored.shape;
+        match weight.outcome {
+            Outcome::Copied => {
+                let known = weight.stored.tensors.iter();
+                let entries = known.map(|name| (name, &self.source.entries()[name]));
+                let entries = entries.map(|(name, entry)| {
+                    let entry = TensorEntry {
+                        file: None,
+                        ..entry.clone()
+                    };
+                    (name.clone(), NewTensor::new(entry))
+                });
+                entries.collect()
+            }
+            Outcome::Decoded(dtype) => {
+                let num_values = shape.iter().product::<usize>() as u64;
+                let (tag, size) = plain_type(dtype);
+                let entry = TensorEntry {
+                    tag: tag.into(),
+                    shape: shape.clone(),
+                    num_bytes: num_values * size,
+                    file: None,
+                };
+                vec![(name.into(), NewTensor::new(entry))]
+            }
+            Outcome::Packed(format) => {
+                let encoder = format.encoder().expect("the plan has asked for it");
+                let tensors = encoder.stored_as(name, shape).into_iter();
+                let tensors = tensors.map(|tensor| {
+                    let entry = TensorEntry {
+                        tag: tensor.tag.into(),
+                        shape: tensor.shape,
+                        num_bytes: tensor.num_bytes as u64,
+                        file: None,
+                    };
+                    let content = tensor.content;
+                    (tensor.name, NewTensor { entry, content })
+                });
+                tensors.collect()
+            }
+        }
+    }
+
+    fn gguf_tensors(&self) -> Result<Vec<GgufTensor>, Error> {
+        let tensors = self.weights.iter().map(|(name, weight)| {
+            let format = match weight.outcome {
+                Outcome::Packed(format) => Some(format),
+                Outcome::Copied => weight.stored.format,
+                Outcome::Decoded(dtype) => plain_format(dtype),
+            };
+            let new = self.tensors(name, weight);
+            let type_id = format.and_then(QuantFormat::ggml_type);
+            let ([(tensor, new)], Some(type_id)) = (new.as_slice(), type_id) else {
+                return Err(Error::NoGgufType {
+                    tensor: name.clone(),
+                    found: format.map_or_else(|| weight.stored.tag.clone(), |f| f.name().into()),
+                });
+            };
+            let block_len = format.and_then(QuantFormat::block).map_or(1, |block| block.len);
+            Ok(GgufTensor {
+                name: tensor.clone(),
+                shape: gguf_shape(&weight.stored.shape, block_len),
+                type_id,
+                num_bytes: new.entry.num_bytes,
+            })
+        });
+        tensors.collect()
+    }
+
+    /// The shapes that GGUF's rule of whole blocks a row hides, under the keys ComfyUI's files have them.
+    fn original_shapes(&self, tensors: &[GgufTensor]) -> Vec<(String, GgufValue)> {
+        let hidden = tensors.iter().filter_map(|tensor| {
+            let shape = &self.weights[&tensor.name].stored.shape;
+            let sizes = shape.iter().map(|size| i32::try_from(*size).ok());
+            let sizes: Vec<i32> = sizes.collect::<Option<_>>()?;
+            let key = format!("comfy.gguf.orig_shape.{}", tensor.name);
+            (*shape != tensor.shape).then(|| (key, GgufValue::from(sizes)))
+        });
+        hidden.collect()
+    }
+}
+
+/// The shape a GGUF file states: a matrix where the last axis is no whole number of blocks.
+fn gguf_shape(shape: &[usize], block_len: usize) -> Vec<usize> {
+    match shape {
+        [first, .., last] if !last.is_multiple_of(block_len) || shape.len() > MAX_GGUF_AXES => {
+            let d_input = shape[1..].iter().product();
+            vec![*first, d_input]
+        }
+        _ => shape.to_vec(),
+    }
+}
+
+/// Axes of a tensor in a GGUF file.
+const MAX_GGUF_AXES: usize = 4;
+
+/// A tensor to be written.
+struct NewTensor {
+    entry: TensorEntry,
+    content: StoredContent,
+}
+
+impl NewTensor {
+    fn new(entry: TensorEntry) -> Self {
+        let content = StoredContent::Part(overglaze_quant::Part::VALUES);
+        Self { entry, content }
+    }
+}
+
+/// Tag and bytes of a plain type.
+fn plain_type(dtype: FloatDType) -> (&'static str, u64) {
+    match dtype {
+        FloatDType::F16 => ("F16", 2),
+        FloatDType::BF16 => ("BF16", 2),
+        _ => ("F32", 4),
+    }
+}
+
+fn plain_format(dtype: FloatDType) -> Option<&'static dyn QuantFormat> {
+    overglaze_quant::format_by_tag(plain_type(dtype).0).ok()
+}
