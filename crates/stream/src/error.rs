@@ -388,13 +388,3 @@ pub enum StreamError {
         message: String,
     },
 }
-
-impl StreamError {
-    /// Error of a [`Streamable`](crate::Streamable)'s own decoding of `layer`.
-    pub fn load(layer: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Load {
-            layer: layer.into(),
-            source: source.into(),
-        }
-    }
-}

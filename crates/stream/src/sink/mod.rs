@@ -13,6 +13,7 @@
 
 mod error;
 mod layout;
+mod queue;
 mod writer;
 
 pub use self::{error::SinkError, layout::SafetensorsLayout, writer::SafetensorsWriter};

@@ -6,6 +6,7 @@
 //! [`Slot`](crate::Slot).
 
 pub(crate) mod header;
+mod mapping;
 mod memory;
 mod open;
 mod regular_file;
