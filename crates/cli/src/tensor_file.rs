@@ -16,7 +16,7 @@ pub(crate) fn open(path: &Path) -> Result<std::sync::Arc<dyn WeightSource>, CliE
     if !path.exists() {
         return Err(loras::missing(path));
     }
-    Ok(overglaze_stream::open(path)?)
+    Ok(overglaze_core::open(path)?)
 }
 
 /// Reads the noise `[rows, tokens, channels]` of a file: the tensor `in.noise`, or the only one.

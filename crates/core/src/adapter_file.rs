@@ -25,7 +25,7 @@ pub use overglaze_patches::files::is_peft_folder;
 /// configuration is damaged, or the keys contradict each other.
 pub fn load(path: &Path, device: &Device) -> Result<PatchSet, Error> {
     let AdapterFiles { weights, config } = files::locate(path)?;
-    let source = overglaze_stream::open(&weights)?;
+    let source = crate::open(&weights)?;
     from_source(&files::set_name(path), &*source, config, device)
 }
 

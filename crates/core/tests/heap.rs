@@ -20,12 +20,12 @@ use burn::{
 };
 use overglaze_core::{
     FileLayer, FileLayers, FileMerge, LayerLoader, LoaderConfig, NameTable, PatchedLayer,
-    PatchedLinear, Weight, load_module,
+    PatchedLinear, Weight, load_module, open,
 };
 use overglaze_patches::{
     LayerShape, Patch, PatchEntry, PatchSet, TargetName, TensorGroup, registry,
 };
-use overglaze_stream::{WeightSource, open};
+use overglaze_stream::WeightSource;
 
 const NUM_LAYERS: usize = 16;
 const WIDTH: usize = 1024;

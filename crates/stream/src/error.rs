@@ -5,7 +5,7 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use crate::SinkError;
+use crate::{GgufError, SinkError};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum StreamError {
     #[error(
         "the folder `{}` holds no weights: expected `diffusion_pytorch_model.safetensors`, \
          `model.safetensors` (or the `.index.json` of either), a `transformer` folder with one, or \
-         exactly one `.safetensors` file",
+         exactly one `.safetensors` or `.gguf` file",
         path.display()
     )]
     NoWeights {
@@ -49,7 +49,7 @@ pub enum StreamError {
     },
     /// A folder holds several files, and none has a standard name.
     #[error(
-        "the folder `{}` holds several safetensors files ({}); name the one to open",
+        "the folder `{}` holds several files of weights ({}); name the one to open",
         path.display(),
         found.join(", ")
     )]
@@ -312,6 +312,9 @@ pub enum StreamError {
         /// Tensor.
         expected_bytes: u64,
     },
+    /// A GGUF file is refused.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
     /// A file could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -387,14 +390,4 @@ pub enum StreamError {
         /// What the panic said.
         message: String,
     },
-}
-
-impl StreamError {
-    /// Error of a [`Streamable`](crate::Streamable)'s own decoding of `layer`.
-    pub fn load(layer: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Load {
-            layer: layer.into(),
-            source: source.into(),
-        }
-    }
 }

@@ -11,6 +11,7 @@ mod visit;
 mod worker;
 
 use std::{
+    error::Error,
     fmt,
     marker::PhantomData,
     ops::Deref,
@@ -39,6 +40,16 @@ pub trait Streamable: Send + Sync + 'static {
     /// # Errors
     /// Whatever keeps the weight from being read; own errors go in through [`StreamError::load`].
     fn load(&self, source: &dyn WeightSource, slot: Slot) -> Result<Self::Resident, StreamError>;
+}
+
+impl StreamError {
+    /// Error of a [`Streamable`]'s own decoding of `layer`.
+    pub fn load(layer: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Load {
+            layer: layer.into(),
+            source: source.into(),
+        }
+    }
 }
 
 /// How a [`Streamer`] uses memory.

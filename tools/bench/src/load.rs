@@ -66,7 +66,7 @@ impl Stack {
 
 fn assign(file: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let device = Device::flex();
-    let source = overglaze_stream::open(file)?;
+    let source = overglaze_core::open(file)?;
     let (stack, _) = load_module(Stack::new(&device), &*source, &device)?;
     assert_eq!(
         stack.layers.len(),

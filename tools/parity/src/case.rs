@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
+use overglaze_core::open;
 use overglaze_patches::TensorGroup;
 use overglaze_quant::{Parts, QuantizedTensor, format_by_tag};
-use overglaze_stream::{WeightSource, open};
+use overglaze_stream::WeightSource;
 use serde_json::Value;
 
 /// A golden case.

@@ -4,9 +4,9 @@ use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use overglaze_cli::{Latents, demo, device, loras};
-use overglaze_core::{adapter_file, mount};
+use overglaze_core::{adapter_file, mount, open};
 use overglaze_models::{FluxModel, flux::FluxLoadOptions};
-use overglaze_stream::{MemorySource, WeightSource, open};
+use overglaze_stream::{MemorySource, WeightSource};
 use serde_json::{Value, json};
 
 use crate::{

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor};
-use overglaze_core::{BaseWeights, LoaderConfig, PatchedLayer, mount, unmount};
+use overglaze_core::{BaseWeights, LoaderConfig, PatchedLayer, mount, open, unmount};
 use overglaze_patches::PatchSet;
-use overglaze_stream::{WeightSource, open};
+use overglaze_stream::WeightSource;
 
 use crate::{
     numbers::{bits, flex, message, ndarray, plain, tensor, values},

@@ -4,11 +4,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use bytes::Bytes;
+use overglaze_core::open;
 use overglaze_models::{
     FluxConfigFile, FluxInputs, PositionIds,
     flux::{FluxLoadOptions, FluxModel},
 };
-use overglaze_stream::{MemorySource, WeightSource, open};
+use overglaze_stream::{MemorySource, WeightSource};
 
 /// The two checkpoints of the same weights.
 pub(crate) const CHECKPOINTS: [&str; 2] = ["diffusers", "flux_bfl.safetensors"];

@@ -29,6 +29,31 @@ pub enum SinkError {
         /// The most that is read.
         limit_bytes: u64,
     },
+    /// A tensor has more dimensions than the container stores.
+    #[error(
+        "`{file}`: the tensor `{tensor}` has {found} dimensions, expected at most {limit}; store it with fewer and note \
+         the original shape beside it"
+    )]
+    DimensionCount {
+        /// File to be written.
+        file: String,
+        /// Tensor.
+        tensor: String,
+        /// Its dimensions.
+        found: usize,
+        /// The most that the container stores.
+        limit: usize,
+    },
+    /// The sizes of all tensors do not add up to a number.
+    #[error(
+        "`{file}`: with the tensor `{tensor}` it would have more bytes than a file can hold; check the sizes"
+    )]
+    DataTooLong {
+        /// File to be written.
+        file: String,
+        /// The tensor that is too much.
+        tensor: String,
+    },
     /// A tensor is written out of turn.
     #[error(
         "`{file}`: the tensor `{found}` is written, but {expected}; write the tensors in the order of the layout"

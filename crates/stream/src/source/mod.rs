@@ -5,7 +5,9 @@
 //! from [`WeightSource::read`] may start at any address: who needs alignment reads into a
 //! [`Slot`](crate::Slot).
 
+pub(crate) mod gguf;
 pub(crate) mod header;
+mod mapping;
 mod memory;
 mod open;
 mod regular_file;
@@ -21,6 +23,7 @@ use bytes::Bytes;
 use crate::StreamError;
 
 pub use self::{
+    gguf::GgufSource,
     memory::MemorySource,
     open::open,
     safetensors::SafetensorsSource,

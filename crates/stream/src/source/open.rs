@@ -8,7 +8,14 @@ use std::{
 
 use crate::StreamError;
 
-use super::{SafetensorsSource, ShardedSource, WeightSource};
+use super::{
+    SafetensorsSource, ShardedSource, WeightSource,
+    gguf::{BlockTypes, GgufSource, header::MAGIC, split::numbers_in},
+    mapping::map_file,
+};
+
+const SAFETENSORS: &str = "safetensors";
+const GGUF: &str = "gguf";
 
 /// File names without extension that name a folder's weights, first match wins.
 const STANDARD_STEMS: [&str; 2] = ["diffusion_pytorch_model", "model"];
@@ -16,33 +23,42 @@ const STANDARD_STEMS: [&str; 2] = ["diffusion_pytorch_model", "model"];
 /// Names of files listed in a message at most.
 const MAX_LISTED: usize = 8;
 
-/// Opens weights by path: a safetensors file, the `.index.json` of a sharded checkpoint, or a folder.
+/// Opens weights by path: a safetensors or GGUF file, the `.index.json` of a sharded checkpoint, or a folder.
 ///
 /// In a folder, the index or file of a standard name comes first, then those of a `transformer` folder in it,
-/// then its only safetensors file.
+/// then its only safetensors file, then its only GGUF file. `block_types` says what the types of a GGUF file are.
 ///
 /// # Errors
 /// Where nothing is there, nothing or several things could be meant, or the file cannot be used.
-pub fn open(path: &Path) -> Result<Arc<dyn WeightSource>, StreamError> {
+pub fn open(
+    path: &Path,
+    block_types: &BlockTypes<'_>,
+) -> Result<Arc<dyn WeightSource>, StreamError> {
     if !path.try_exists().map_err(|source| io(path, source))? {
         return Err(StreamError::MissingPath {
             path: path.to_owned(),
         });
     }
     if path.is_dir() {
-        return open_file(&weights_in(path)?);
+        return open_file(&weights_in(path)?, block_types);
     }
-    open_file(path)
+    open_file(path, block_types)
 }
 
-fn open_file(path: &Path) -> Result<Arc<dyn WeightSource>, StreamError> {
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
-        Ok(Arc::new(ShardedSource::open(path)?))
+fn open_file(
+    path: &Path,
+    block_types: &BlockTypes<'_>,
+) -> Result<Arc<dyn WeightSource>, StreamError> {
+    if has_extension(path, "json") {
+        return Ok(Arc::new(ShardedSource::open(path)?));
+    }
+    let map = map_file(path)?;
+    let is_gguf = map.starts_with(&MAGIC) && !has_extension(path, SAFETENSORS);
+    if is_gguf || has_extension(path, GGUF) {
+        Ok(Arc::new(GgufSource::from_map(path, map, block_types)?))
     } else {
-        Ok(Arc::new(SafetensorsSource::open(path)?))
+        // A GGUF file that is called a safetensors file is told to be one, as any other such file is.
+        Ok(Arc::new(SafetensorsSource::from_map(path, map)?))
     }
 }
 
@@ -54,9 +70,13 @@ fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
     if let Some(path) = standard_file(&transformer) {
         return Ok(path);
     }
-    let mut found = safetensors_files(folder)?;
-    if found.is_empty() && transformer.is_dir() {
-        found = safetensors_files(&transformer)?;
+    let mut found = Vec::new();
+    for extension in [SAFETENSORS, GGUF] {
+        for place in [folder, &transformer] {
+            if found.is_empty() && place.is_dir() {
+                found = weight_files(place, extension)?;
+            }
+        }
     }
     match found.as_slice() {
         [only] => Ok(only.clone()),
@@ -84,19 +104,23 @@ fn standard_file(folder: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-fn safetensors_files(folder: &Path) -> Result<Vec<PathBuf>, StreamError> {
+/// Files of one kind; of a split one its first part.
+fn weight_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, StreamError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|source| io(folder, source))? {
         let path = entry.map_err(|source| io(folder, source))?.path();
-        let is_safetensors = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
-        if is_safetensors && path.is_file() {
+        let is_later_part = || numbers_in(&file_name(&path)).is_some_and(|(number, _)| number > 1);
+        if has_extension(&path, extension) && path.is_file() && !is_later_part() {
             found.push(path);
         }
     }
     found.sort();
     Ok(found)
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
 }
 
 fn file_name(path: &Path) -> String {

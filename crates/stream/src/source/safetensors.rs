@@ -1,21 +1,17 @@
 //! One mapped safetensors file; views of its tensors cost no copy.
-//!
-//! The only unsafe code of this crate is the mapping itself.
 
 use std::{
     collections::BTreeMap,
     fmt,
-    fs::File,
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
-use memmap2::Mmap;
 
 use crate::StreamError;
 
-use super::{TensorEntry, WeightSource, header::Header, regular_file, unknown_tensor};
+use super::{TensorEntry, WeightSource, header::Header, mapping::map_file, unknown_tensor};
 
 /// A safetensors file, mapped into memory.
 ///
@@ -36,7 +32,11 @@ impl SafetensorsSource {
     /// Where the path is no regular file, or the file cannot be read, is of another kind, or has a header
     /// that doesn't fit it.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
-        let map = map_file(path)?;
+        Self::from_map(path, map_file(path)?)
+    }
+
+    /// A file that is mapped already.
+    pub(super) fn from_map(path: &Path, map: Bytes) -> Result<Self, StreamError> {
         let header = Header::parse(&path.display().to_string(), &map)?;
         let mut entries = BTreeMap::new();
         let mut ranges = BTreeMap::new();
@@ -88,25 +88,4 @@ impl fmt::Debug for SafetensorsSource {
             .field("num_tensors", &self.entries.len())
             .finish_non_exhaustive()
     }
-}
-
-fn map_file(path: &Path) -> Result<Bytes, StreamError> {
-    let refused = |source| StreamError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    let file = regular_file::open(path)?;
-    if file.metadata().map_err(refused)?.len() == 0 {
-        // Not every system can map nothing; the header parser says what is wrong.
-        return Ok(Bytes::new());
-    }
-    map(&file).map(Bytes::from_owner).map_err(refused)
-}
-
-#[expect(unsafe_code, reason = "mapping a file has no safe form")]
-fn map(file: &File) -> Result<Mmap, std::io::Error> {
-    // SAFETY: the map is read-only and private to this process, and outlives every view through the
-    // `Bytes` that owns it. Another process that cuts the file is outside what can be checked; the
-    // type's documentation forbids it, as every mapping loader does.
-    unsafe { Mmap::map(file) }
 }

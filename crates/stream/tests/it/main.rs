@@ -3,6 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod failures;
+mod gguf;
+mod gguf_bytes;
+mod gguf_malformed;
+mod gguf_mutations;
+mod gguf_sink;
+mod gguf_split;
 mod malformed;
 mod memory;
 mod mutations;

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use overglaze_stream::{MemorySource, WeightSource, open};
 
-use crate::written::{chain, with_header};
+use crate::{
+    gguf_bytes::block_types,
+    written::{chain, with_header},
+};
 
 /// File, and what its message must hold; nothing where it must be read.
 const VERDICTS: &[(&str, &str)] = &[
@@ -54,7 +57,7 @@ fn every_file_gets_its_verdict() {
     let mut wrong = Vec::new();
     for (stem, words) in VERDICTS {
         let path = folder().join(format!("{stem}.safetensors"));
-        let found = open(&path).map_or_else(|error| chain(&error), |_| String::new());
+        let found = open(&path, &block_types).map_or_else(|error| chain(&error), |_| String::new());
         let names_file = words.is_empty() || found.contains(stem);
         if found.is_empty() != words.is_empty() || !found.contains(words) || !names_file {
             wrong.push(format!("{stem}: expected `{words}`, found `{found}`"));

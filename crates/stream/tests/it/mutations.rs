@@ -7,6 +7,7 @@ use bytes::Bytes;
 use overglaze_stream::{MemorySource, WeightSource, open};
 
 use crate::{
+    gguf_bytes::block_types,
     random::Random,
     thread_heap::peak_of,
     written::{safetensors, with_header},
@@ -63,7 +64,7 @@ fn damaged_indexes_give_a_value_or_an_error() {
     let check = |seed: u64| {
         let index = damaged(INDEX.as_bytes(), &mut Random::new(seed));
         let path = write("model.safetensors.index.json", &index);
-        let (source, heap_bytes) = peak_of(|| open(&path));
+        let (source, heap_bytes) = peak_of(|| open(&path, &block_types));
         assert!(heap_bytes <= MAX_HEAP_BYTES, "{seed}: {heap_bytes} bytes");
         source.is_ok_and(|source| reads_whole(&*source))
     };

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use overglaze_stream::{WeightSource, open, source::SafetensorsSource};
 use tempfile::TempDir;
 
-use crate::written::safetensors;
+use crate::{gguf_bytes::block_types, written::safetensors};
 
 fn folder_with(files: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn a_folder_resolves_to_its_weights() {
     ];
     for (files, expected) in cases {
         let folder = folder_with(files);
-        let source = open(folder.path()).unwrap();
+        let source = open(folder.path(), &block_types).unwrap();
         let names: Vec<_> = source.entries().keys().collect();
         assert_eq!(names, [expected], "{files:?}");
     }
@@ -69,15 +69,15 @@ fn what_cannot_be_opened_says_why() {
         (&["notes.txt"], "holds no weights"),
         (
             &["a.safetensors", "b.safetensors"],
-            "several safetensors files (a.safetensors, b.safetensors)",
+            "several files of weights (a.safetensors, b.safetensors)",
         ),
     ];
     for (files, words) in cases {
         let folder = folder_with(files);
-        let error = open(folder.path()).unwrap_err().to_string();
+        let error = open(folder.path(), &block_types).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
-    let error = open(Path::new("no/such/file.safetensors")).unwrap_err();
+    let error = open(Path::new("no/such/file.safetensors"), &block_types).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`no/such/file.safetensors` does not exist; check the path"
@@ -90,7 +90,7 @@ fn a_broken_link_is_an_io_error_or_missing() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("loop.safetensors");
     std::os::unix::fs::symlink(&link, &link).unwrap();
-    let error = open(&link).unwrap_err();
+    let error = open(&link, &block_types).unwrap_err();
     assert!(error.to_string().contains("cannot be read"), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 }

@@ -8,7 +8,10 @@ use std::{
 use overglaze_stream::{StreamError, open};
 use tempfile::TempDir;
 
-use crate::written::{chain, safetensors};
+use crate::{
+    gguf_bytes::block_types,
+    written::{chain, safetensors},
+};
 
 fn checkpoint(index: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -29,7 +32,7 @@ fn shards_read_as_one_source() {
         r#"{"metadata":{"total_size":6},
             "weight_map":{"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"}}"#,
     );
-    let source = open(&path).unwrap();
+    let source = open(&path, &block_types).unwrap();
     assert_eq!(source.entries().keys().collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(&source.read("a").unwrap()[..], [1, 2]);
     assert_eq!(&source.read("c").unwrap()[..], [4, 5, 6]);
@@ -93,7 +96,7 @@ fn disagreement_is_refused() {
     ];
     for (index, words) in cases {
         let (_folder, path) = checkpoint(&index);
-        let error = chain(&open(&path).unwrap_err());
+        let error = chain(&open(&path, &block_types).unwrap_err());
         assert!(error.contains(words), "{index}: {error}");
     }
 }
@@ -104,7 +107,7 @@ fn an_index_of_absurd_size_is_refused_unread() {
     let index = File::options().write(true).open(&path).unwrap();
     // A file with a hole: it takes no room on the disk.
     index.set_len(100_000_001).unwrap();
-    let error = open(&path).unwrap_err();
+    let error = open(&path, &block_types).unwrap_err();
     let expected = format!(
         "the checkpoint index `{}` has 100000001 bytes, expected at most 100000000; it is damaged or no \
          index, so fetch it again",
@@ -119,7 +122,7 @@ fn more_shards_than_any_checkpoint_has_are_refused_unopened() {
         .map(|index| format!(r#""t{index}":"{index}.safetensors""#))
         .collect();
     let (_folder, path) = checkpoint(&format!(r#"{{"weight_map":{{{}}}}}"#, pairs.join(",")));
-    let error = open(&path).unwrap_err();
+    let error = open(&path, &block_types).unwrap_err();
     let expected = format!(
         "the checkpoint index `{}` names 4097 shards, expected at most 4096; it is damaged, so fetch it \
          again",

@@ -14,6 +14,8 @@ use overglaze_stream::{
     source::{SafetensorsSource, ShardedSource},
 };
 
+use crate::gguf_bytes::block_types;
+
 fn make_pipe(path: &Path) {
     let status = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(status.success());
@@ -44,7 +46,7 @@ fn pipes_sockets_and_devices_are_refused() {
         ("/dev/zero".into(), "a device"),
     ];
     for (path, found) in cases {
-        check(&open(&path).unwrap_err(), &path, found);
+        check(&open(&path, &block_types).unwrap_err(), &path, found);
     }
 }
 
@@ -64,7 +66,7 @@ fn a_folder_given_as_a_file_is_refused() {
 fn a_folder_of_pipes_holds_no_weights() {
     let folder = tempfile::tempdir().unwrap();
     make_pipe(&folder.path().join("model.safetensors"));
-    let error = open(folder.path()).unwrap_err();
+    let error = open(folder.path(), &block_types).unwrap_err();
     assert!(matches!(error, StreamError::NoWeights { .. }), "{error}");
 }
 
@@ -75,8 +77,8 @@ fn shards_are_held_to_the_same() {
     fs::write(&index, r#"{"weight_map":{"a":"one.safetensors"}}"#).unwrap();
     let shard = folder.path().join("one.safetensors");
     make_pipe(&shard);
-    check(&open(&index).unwrap_err(), &shard, "a pipe");
+    check(&open(&index, &block_types).unwrap_err(), &shard, "a pipe");
     fs::remove_file(&shard).unwrap();
     fs::create_dir(&shard).unwrap();
-    check(&open(&index).unwrap_err(), &shard, "a folder");
+    check(&open(&index, &block_types).unwrap_err(), &shard, "a folder");
 }

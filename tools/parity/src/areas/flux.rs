@@ -71,7 +71,7 @@ fn outputs(
 
 fn load(case: &Case, file: &str, device: &Device) -> Result<FluxModel, String> {
     let source =
-        overglaze_stream::open(&case.folder.join(file)).map_err(|error| error.to_string())?;
+        overglaze_core::open(&case.folder.join(file)).map_err(|error| error.to_string())?;
     let config = case.meta("config").ok_or("no `config`")?;
     let config = FluxConfigFile::from_json(config.as_bytes()).map_err(|error| error.to_string())?;
     let options = FluxLoadOptions {
