@@ -1,10 +1,11 @@
 //! Weights streamed from disk to an execution device under a budget.
 //!
 //! A [`WeightSource`] yields the bytes, type tag and shape of named tensors and never learns what a
-//! format is; where a container has numbers for types, the caller says what they mean ([`BlockTypes`]). A [`Streamer`] keeps the weights of a model that runs layer after layer, cycle after
-//! cycle, within a budget: a [`plan`] chosen once says which stay resident, a worker thread loads the
-//! next ones while one computes, and a [`Lease`] keeps a weight in place while it is in use. The way back, a
-//! [`SafetensorsWriter`] or [`GgufWriter`], writes a file tensor by tensor.
+//! format is; where a container has numbers for types, the caller says what they mean ([`BlockTypes`]). A
+//! [`Streamer`] keeps the weights of a model that runs layer after layer, cycle after cycle, within a budget: a
+//! [`plan`] chosen once says which stay resident, a worker thread loads the next ones while one computes, and a
+//! [`Lease`] keeps a weight in place while it is in use. The way back, a [`SafetensorsWriter`] or [`GgufWriter`],
+//! writes a file tensor by tensor.
 
 mod error;
 mod ledger;
@@ -26,7 +27,7 @@ pub use slot::{Slot, SlotPool};
 pub use source::{
     MemorySource, TensorEntry, WeightSource,
     gguf::{BlockType, BlockTypes, GgufArray, GgufError, GgufText, GgufType, GgufValue},
-    open,
+    is_safetensors_type, open,
 };
 pub use stats::StreamStats;
 pub use streamer::{Lease, SlotId, Streamable, Streamer, StreamerConfig};

@@ -6,7 +6,7 @@ use burn::tensor::FloatDType;
 use bytes::Bytes;
 use overglaze_quant::{Parts, QuantFormat, StoredContent};
 use overglaze_stream::{
-    GgufLayout, GgufTensor, GgufValue, GgufWriter, SafetensorsLayout, SafetensorsWriter,
+    GgufArray, GgufLayout, GgufTensor, GgufType, GgufValue, GgufWriter, SafetensorsLayout, SafetensorsWriter,
     StreamError, TensorEntry,
 };
 
@@ -212,10 +212,13 @@ impl FileRewrite<'_> {
     fn original_shapes(&self, tensors: &[GgufTensor]) -> Vec<(String, GgufValue)> {
         let hidden = tensors.iter().filter_map(|tensor| {
             let shape = &self.weights[&tensor.name].stored.shape;
-            let sizes = shape.iter().map(|size| i32::try_from(*size).ok());
-            let sizes: Vec<i32> = sizes.collect::<Option<_>>()?;
+            if *shape == tensor.shape {
+                return None;
+            }
+            let sizes = shape.iter().map(|size| i32::try_from(*size).ok().map(GgufValue::I32));
+            let sizes = GgufArray::new(GgufType::I32, &sizes.collect::<Option<Vec<_>>>()?)?;
             let key = format!("comfy.gguf.orig_shape.{}", tensor.name);
-            (*shape != tensor.shape).then(|| (key, GgufValue::from(sizes)))
+            Some((key, GgufValue::Array(sizes)))
         });
         hidden.collect()
     }

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
 };
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -31,22 +31,38 @@ impl SafetensorsLayout {
         tensors: impl IntoIterator<Item = (String, TensorEntry)>,
         metadata: BTreeMap<String, String>,
     ) -> Result<Self, StreamError> {
-        let label = label.into();
-        let mut sized = BTreeMap::new();
-        for (name, entry) in tensors {
-            let bits = element_bits(&label, &name, &entry)?;
-            match sized.entry(name) {
-                Entry::Vacant(place) => place.insert((bits, entry)),
-                Entry::Occupied(place) => return Err(duplicate(&label, place.key())),
-            };
-        }
-        let mut ordered: Vec<_> = sized.into_iter().collect();
+        let mut tensors: Vec<_> = tensors.into_iter().collect();
+        tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut layout = Self::in_order(label, tensors, metadata)?;
         // The sort is stable, so names stay in order within one size.
-        ordered.sort_by_key(|(_, (bits, _))| Reverse(*bits));
-        let tensors = ordered.into_iter().map(|(name, (_, entry))| (name, entry));
+        let element = |entry: &TensorEntry| num_bits(&entry.tag, &[]).flatten();
+        let by_size = |(_, entry): &(String, TensorEntry)| Reverse(element(entry));
+        layout.tensors.sort_by_key(by_size);
+        Ok(layout)
+    }
+
+    /// As [`new`](Self::new), but the tensors are written in the order given: parts of one packed weight, which are
+    /// made at once, can stand together. A tensor begins at a multiple of its element's size where the sizes of those
+    /// before it have it so; readers must not rely on it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_order(
+        label: impl Into<String>,
+        tensors: impl IntoIterator<Item = (String, TensorEntry)>,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Self, StreamError> {
+        let (label, tensors) = (label.into(), tensors.into_iter().collect::<Vec<_>>());
+        let mut seen = BTreeSet::new();
+        for (name, entry) in &tensors {
+            check_size(&label, name, entry)?;
+            if !seen.insert(name) {
+                return Err(duplicate(&label, name));
+            }
+        }
         Ok(Self {
             label,
-            tensors: tensors.collect(),
+            tensors,
             metadata,
         })
     }
@@ -90,13 +106,13 @@ impl SafetensorsLayout {
     }
 }
 
-/// Bits of one element, where the entry's size is that of its type and shape.
-fn element_bits(file: &str, name: &str, entry: &TensorEntry) -> Result<usize, StreamError> {
+/// That the entry's size is that of its type and shape.
+fn check_size(file: &str, name: &str, entry: &TensorEntry) -> Result<(), StreamError> {
     let (file, tensor) = (file.to_owned(), shorten(name));
     if name == METADATA {
         return Err(SinkError::ReservedName { file, tensor }.into());
     }
-    let Some(Some(element_bits)) = num_bits(&entry.tag, &[]) else {
+    let Some(bits) = num_bits(&entry.tag, &entry.shape) else {
         let found = shorten(&entry.tag);
         return Err(StreamError::UnknownType {
             file,
@@ -105,7 +121,7 @@ fn element_bits(file: &str, name: &str, entry: &TensorEntry) -> Result<usize, St
         });
     };
     let shape = entry.shape.clone();
-    match num_bits(&entry.tag, &shape).flatten() {
+    match bits {
         None => Err(StreamError::ShapeOverflow {
             file,
             tensor,
@@ -121,7 +137,7 @@ fn element_bits(file: &str, name: &str, entry: &TensorEntry) -> Result<usize, St
                 expected_bits: bits as u64,
             })
         }
-        Some(_) => Ok(element_bits),
+        Some(_) => Ok(()),
     }
 }
 

@@ -84,6 +84,12 @@ pub(crate) fn num_bits(tag: &str, shape: &[usize]) -> Option<Option<usize>> {
     )
 }
 
+/// Whether safetensors files have a type of this tag.
+#[must_use]
+pub fn is_safetensors_type(tag: &str) -> bool {
+    num_bits(tag, &[]).is_some()
+}
+
 pub(crate) fn duplicate(file: &str, tensor: &str) -> StreamError {
     StreamError::DuplicateTensor {
         file: file.to_owned(),

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use crate::StreamError;
 
 pub use self::{
+    header::is_safetensors_type,
     gguf::GgufSource,
     memory::MemorySource,
     open::open,
