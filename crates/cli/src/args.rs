@@ -86,6 +86,19 @@ pub enum Command {
     /// metadata are kept; `overglaze.merged` in them says what was merged. The model is read tensor by tensor, so
     /// memory holds little more than the largest one. A sharded model becomes one file, without config.json.
     Merge(MergeArgs),
+    /// Pack a model's weights in fewer bits.
+    ///
+    /// Matrices in the middle of the network are packed; norms, biases, embeddings and the first and last layers stay
+    /// as they are. What is packed and what is not is said before the work starts. The model is read weight by weight,
+    /// so memory holds little more than the largest one.
+    Quantize(QuantizeArgs),
+    /// Decode a packed model to plain floats.
+    Dequantize(DequantizeArgs),
+    /// Rewrite any readable file as safetensors.
+    ///
+    /// Tensors go over bit for bit where safetensors has their type, and are decoded where it has none, as with the
+    /// packed types of GGUF.
+    Convert(ConvertArgs),
     /// List the patch kinds, formats, dialects and devices compiled in, and say what each kind is.
     Registry(RegistryArgs),
     /// Print a completion script for a shell.
@@ -294,6 +307,10 @@ pub struct RegistryArgs {
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 }
+
+mod rewriting;
+
+pub use rewriting::{ConvertArgs, DequantizeArgs, FloatType, QuantizeArgs};
 
 fn size(text: &str) -> Result<[usize; 2], String> {
     const EXPECTED: &str = "expected WIDTHxHEIGHT in pixels, multiples of 16, such as 1024x768";

@@ -5,6 +5,8 @@ use std::{io, path::PathBuf};
 use overglaze_models::ModelError;
 use overglaze_stream::StreamError;
 
+use crate::commands::RewriteError;
+
 /// Errors of this crate. Each message names what was found, what was expected and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,9 @@ pub enum CliError {
     /// A weight file failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// A model could not be rewritten.
+    #[error(transparent)]
+    Rewrite(#[from] RewriteError),
     /// A device that is known is not part of this binary.
     #[error(
         "the device `{device}` is not compiled in (this binary has: {compiled}); build it with \
@@ -146,16 +151,6 @@ pub enum CliError {
         path: PathBuf,
         /// How many it holds.
         count: usize,
-    },
-    /// An adapter for a base whose weights are stored transposed, which no file is written as.
-    #[error(
-        "`{}` is for a model whose linear weights are stored as [d_input, d_output] (`fan_in_fan_out` in its \
-         configuration), and merging into such a checkpoint is not supported; leave it out",
-        path.display()
-    )]
-    TransposedBase {
-        /// The adapter.
-        path: PathBuf,
     },
     /// Results that are no numbers.
     #[error(

@@ -54,6 +54,27 @@ Without --model it is tried on the demo's transformer; the commands sample the d
 only. A sharded model becomes one file. Exit code 3, and no file, where nothing of a LoRA applies, or with --strict
 where anything is left over.";
 
+pub(crate) const QUANTIZE: &str = "\
+Examples:
+  overglaze quantize flux1-dev.safetensors --format q4_k -o flux1-dev-Q4_K.gguf
+  overglaze quantize FLUX.1-dev/ --format nf4 -o flux1-dev-nf4.safetensors
+  overglaze quantize model.safetensors --format q8_0 --keep 'single_blocks.*' -o model.gguf
+  overglaze quantize model.gguf --format sdnq_int8 --dry-run -o model.safetensors
+
+Formats that can be written are listed by `overglaze registry`. A name that ends in .gguf gives a GGUF file, which
+takes GGML's formats; one that ends in .safetensors takes the others.";
+
+pub(crate) const DEQUANTIZE: &str = "\
+Examples:
+  overglaze dequantize flux1-dev-Q4_K.gguf -o flux1-dev.safetensors
+  overglaze dequantize flux1-dev-nf4.safetensors --dtype bf16 -o flux1-dev.safetensors";
+
+pub(crate) const CONVERT: &str = "\
+Examples:
+  overglaze convert pytorch_model.bin -o model.safetensors
+  overglaze convert flux1-dev-Q8_0.gguf --dtype bf16 -o flux1-dev.safetensors
+  overglaze convert a.ckpt b.pt -o folder/            a file of the same name for each";
+
 pub(crate) const REGISTRY: &str = "\
 Examples:
   overglaze registry

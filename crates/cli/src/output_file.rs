@@ -31,13 +31,16 @@ pub(crate) enum Contents {
     Latents,
     /// A model as safetensors.
     Checkpoint,
+    /// A model as safetensors or GGUF, whichever its name says.
+    AnyCheckpoint,
 }
 
 impl Contents {
-    fn extension(self) -> &'static str {
+    fn extensions(self) -> &'static [&'static str] {
         match self {
-            Self::Picture => "png",
-            Self::Latents | Self::Checkpoint => "safetensors",
+            Self::Picture => &["png"],
+            Self::Latents | Self::Checkpoint => &["safetensors"],
+            Self::AnyCheckpoint => &["safetensors", GGUF],
         }
     }
 
@@ -47,6 +50,9 @@ impl Contents {
             Self::Latents => "latents are a safetensors file, so let the name end in .safetensors",
             Self::Checkpoint => {
                 "the model is a safetensors file, so let the name end in .safetensors"
+            }
+            Self::AnyCheckpoint => {
+                "the model is a safetensors or GGUF file, so let the name end in .safetensors or .gguf"
             }
         }
     }
@@ -58,8 +64,8 @@ pub(crate) fn check(path: &Path, contents: Contents) -> Result<(), CliError> {
         path: path.to_owned(),
         why,
     };
-    let found = path.extension().and_then(|found| found.to_str());
-    if !found.is_some_and(|found| found.eq_ignore_ascii_case(contents.extension())) {
+    let mut extensions = contents.extensions().iter();
+    if !extensions.any(|extension| has_extension(path, extension)) {
         return Err(refuse(contents.remedy()));
     }
     if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -78,6 +84,18 @@ pub(crate) fn check(path: &Path, contents: Contents) -> Result<(), CliError> {
     }
     Ok(())
 }
+
+/// Whether the name says that the file is a GGUF file.
+pub(crate) fn is_gguf(path: &Path) -> bool {
+    has_extension(path, GGUF)
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    let found = path.extension().and_then(|found| found.to_str());
+    found.is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+const GGUF: &str = "gguf";
 
 /// Bytes of a file's name at most, on every file system in common use.
 const MAX_NAME_BYTES: usize = 255;

@@ -47,7 +47,10 @@ fn block_type(id: u32) -> Option<BlockType> {
 
 /// The folder the weights lie in.
 fn folder_of(source: &dyn WeightSource, path: &Path) -> Option<PathBuf> {
-    let files = source.entries().values().filter_map(|entry| entry.file.as_deref());
+    let files = source
+        .entries()
+        .values()
+        .filter_map(|entry| entry.file.as_deref());
     let file = files.into_iter().next().unwrap_or(path);
     file.parent().map(Path::to_owned)
 }
@@ -67,7 +70,10 @@ fn config_in(folder: &Path) -> Option<String> {
 fn read_text(path: &Path) -> Option<String> {
     let mut text = String::new();
     let file = File::open(path).ok().filter(|_| path.is_file())?;
-    let read = file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text).ok()?;
+    let read = file
+        .take(MAX_CONFIG_BYTES + 1)
+        .read_to_string(&mut text)
+        .ok()?;
     (read as u64 <= MAX_CONFIG_BYTES).then_some(text)
 }
 

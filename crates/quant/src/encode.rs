@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::Parts;
+use crate::{Part, Parts};
 
 /// A format that weights can be written in.
 pub trait Encode {
@@ -39,6 +39,20 @@ pub struct StoredTensor {
     pub num_bytes: usize,
     /// What it holds.
     pub content: StoredContent,
+}
+
+impl StoredTensor {
+    /// The packed values of the weight `name`, where they are all there is.
+    #[must_use]
+    pub fn values(name: &str, tag: &'static str, shape: &[usize], num_bytes: usize) -> Self {
+        Self {
+            name: name.into(),
+            tag,
+            shape: shape.to_vec(),
+            num_bytes,
+            content: StoredContent::Part(Part::VALUES),
+        }
+    }
 }
 
 /// What a tensor of a packed weight holds.

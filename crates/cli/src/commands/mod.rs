@@ -6,8 +6,11 @@ mod inspect;
 mod merge;
 mod refusals;
 mod registry;
+mod rewrite;
 pub mod sample;
 pub mod sweep;
+
+pub use rewrite::RewriteError;
 
 use crate::{
     CliError, Console, Exit,
@@ -24,6 +27,9 @@ pub(crate) fn dispatch(cli: &Cli, console: &Console) -> Result<Exit, CliError> {
         Command::Inspect(args) => inspect::run(args, console),
         Command::Check(args) => check::run(args, flags, console),
         Command::Merge(args) => merge::run(args, flags, console),
+        Command::Quantize(args) => rewrite::quantize::run(args, console),
+        Command::Dequantize(args) => rewrite::run_dequantize(args, console),
+        Command::Convert(args) => rewrite::run_convert(args, console),
         Command::Registry(args) => registry::run(args, console),
         Command::Completions { shell } => completions::run(*shell),
     }

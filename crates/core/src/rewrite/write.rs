@@ -6,8 +6,8 @@ use burn::tensor::FloatDType;
 use bytes::Bytes;
 use overglaze_quant::{Parts, QuantFormat, StoredContent};
 use overglaze_stream::{
-    GgufArray, GgufLayout, GgufTensor, GgufType, GgufValue, GgufWriter, SafetensorsLayout, SafetensorsWriter,
-    StreamError, TensorEntry,
+    GgufArray, GgufLayout, GgufTensor, GgufType, GgufValue, GgufWriter, SafetensorsLayout,
+    SafetensorsWriter, StreamError, TensorEntry,
 };
 
 use crate::{Error, packed_weight};
@@ -35,7 +35,10 @@ impl FileRewrite<'_> {
         if let Some((key, text)) = self.text() {
             metadata.insert(key.into(), text);
         }
-        let tensors = self.weights.iter().flat_map(|(name, weight)| self.tensors(name, weight));
+        let tensors = self
+            .weights
+            .iter()
+            .flat_map(|(name, weight)| self.tensors(name, weight));
         let tensors = tensors.map(|(name, tensor)| (name, tensor.entry));
         Ok(SafetensorsLayout::in_order(label, tensors, metadata)?)
     }
@@ -197,7 +200,9 @@ impl FileRewrite<'_> {
                     found: format.map_or_else(|| weight.stored.tag.clone(), |f| f.name().into()),
                 });
             };
-            let block_len = format.and_then(QuantFormat::block).map_or(1, |block| block.len);
+            let block_len = format
+                .and_then(QuantFormat::block)
+                .map_or(1, |block| block.len);
             Ok(GgufTensor {
                 name: tensor.clone(),
                 shape: gguf_shape(&weight.stored.shape, block_len),
@@ -215,7 +220,9 @@ impl FileRewrite<'_> {
             if *shape == tensor.shape {
                 return None;
             }
-            let sizes = shape.iter().map(|size| i32::try_from(*size).ok().map(GgufValue::I32));
+            let sizes = shape
+                .iter()
+                .map(|size| i32::try_from(*size).ok().map(GgufValue::I32));
             let sizes = GgufArray::new(GgufType::I32, &sizes.collect::<Option<Vec<_>>>()?)?;
             let key = format!("comfy.gguf.orig_shape.{}", tensor.name);
             Some((key, GgufValue::Array(sizes)))

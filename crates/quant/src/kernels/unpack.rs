@@ -129,7 +129,8 @@ fn unpacked<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     values
 }
 
-/// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented.
+/// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented; `writable` behind the block
+/// says that [`Pack`](crate::kernels::Pack) is, too.
 ///
 /// ```
 /// use overglaze_quant::{kernels::Unpack, register_format};
@@ -154,6 +155,7 @@ macro_rules! register_format {
         $(#[$docs:meta])*
         $format:ident {
             name: $name:literal, tag: $tag:literal, $(ggml_type: $id:literal,)? block: [$len:literal, $bytes:literal]
+            $(, $writable:ident)?
         }
     ) => {
         $(#[$docs])*
@@ -179,6 +181,11 @@ macro_rules! register_format {
                 Some($crate::Block { len: $len, bytes: $bytes })
             }
 
+            $(fn encoder(&self) -> Option<&dyn $crate::Encode> {
+                $crate::register_format!(@ $writable);
+                Some(self)
+            })?
+
             fn decode_rows(&self, rows: &$crate::kernels::WeightRows<'_>, values: &mut [f32]) {
                 $crate::kernels::decode_packed(self, rows, values);
             }
@@ -192,5 +199,22 @@ macro_rules! register_format {
                 $crate::kernels::dot_packed(self, rows, input, output);
             }
         }
+
+        $(impl $crate::Encode for $format {
+            fn encode(&self, values: &[f32], _shape: [usize; 2]) -> $crate::Parts {
+                $crate::register_format!(@ $writable);
+                $crate::kernels::packed_blocks::<Self, $len, $bytes>(values)
+            }
+
+            fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<$crate::StoredTensor> {
+                let num_bytes = shape.iter().product::<usize>() / $len * $bytes;
+                vec![$crate::StoredTensor::values(name, $tag, shape, num_bytes)]
+            }
+
+            fn row_step(&self) -> usize {
+                $len
+            }
+        })?
     };
+    (@ writable) => {};
 }

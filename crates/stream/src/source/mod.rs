@@ -23,8 +23,8 @@ use bytes::Bytes;
 use crate::StreamError;
 
 pub use self::{
-    header::is_safetensors_type,
     gguf::GgufSource,
+    header::is_safetensors_type,
     memory::MemorySource,
     open::open,
     safetensors::SafetensorsSource,
@@ -39,6 +39,13 @@ pub trait WeightSource: fmt::Debug + Send + Sync {
 
     /// Free text pairs of the container.
     fn metadata(&self) -> &BTreeMap<String, String>;
+
+    /// The same with their types, where the container has any; else texts.
+    fn typed_metadata(&self) -> BTreeMap<String, gguf::GgufValue> {
+        let texts = self.metadata().iter();
+        let typed = texts.map(|(key, text)| (key.clone(), gguf::GgufValue::from(&**text)));
+        typed.collect()
+    }
 
     /// What to call the source in messages: its path, or `memory`.
     fn label(&self) -> String;

@@ -155,8 +155,10 @@ fn adapter(path: &Path, device: &Device) -> Result<PatchSet, CliError> {
         .as_ref()
         .is_some_and(AdapterConfig::is_base_transposed)
     {
-        return Err(CliError::TransposedBase {
+        return Err(CliError::NotAnAdapter {
             path: path.to_owned(),
+            why: "for a model whose linear weights are stored as [d_input, d_output] (`fan_in_fan_out` in its \
+                  configuration), and merging into such a checkpoint is not supported; leave it out",
         });
     }
     let name = files::set_name(path);

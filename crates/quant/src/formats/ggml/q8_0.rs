@@ -2,14 +2,16 @@
 //!
 //! Layout: `d: f16 | qs: [i8; 32]`, 34 bytes (`block_q8_0` in ggml-common.h).
 
+use half::f16;
+
 use crate::{
-    kernels::{Unpack, widen_f16},
+    kernels::{Pack, Unpack, widen_f16},
     register_format,
 };
 
 register_format! {
     /// 8.5 bits a value.
-    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34] }
+    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34], writable }
 }
 
 impl Unpack<32, 34> for Q8_0 {
@@ -28,5 +30,26 @@ impl Unpack<32, 34> for Q8_0 {
             *value = f32::from(q.cast_signed());
         }
         widen_f16(u16::from_le_bytes([*d_low, *d_high]))
+    }
+}
+
+/// `d` = absmax / 127, and each value to the nearest of its multiples (`quantize_row_q8_0_ref` in ggml-quants.c).
+impl Pack<32, 34> for Q8_0 {
+    fn pack(values: &[f32; 32], bytes: &mut [u8; 34]) {
+        let absmax = values
+            .iter()
+            .fold(0.0_f32, |max, value| max.max(value.abs()));
+        let d = absmax / 127.0;
+        let inverse = if d == 0.0 { 0.0 } else { d.recip() };
+        let [d_low, d_high, qs @ ..] = bytes;
+        [*d_low, *d_high] = f16::from_f32(d).to_le_bytes();
+        for (q, value) in qs.iter_mut().zip(values) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the quotient is at most 127"
+            )]
+            let rounded = (value * inverse).round() as i8;
+            *q = rounded.cast_unsigned();
+        }
     }
 }

@@ -137,6 +137,10 @@ impl WeightSource for GgufSource {
         &self.metadata
     }
 
+    fn typed_metadata(&self) -> BTreeMap<String, GgufValue> {
+        self.values.clone()
+    }
+
     fn label(&self) -> String {
         self.label.clone()
     }

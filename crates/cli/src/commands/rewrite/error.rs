@@ -1,0 +1,38 @@
+//! Why a model could not be rewritten.
+
+/// Errors of `quantize`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// No format has the name.
+    #[error("no weight format is called `{name}`{hint}; formats that can be written: {known}")]
+    UnknownFormat {
+        /// What was asked for.
+        name: String,
+        /// The nearest name, as a clause.
+        hint: String,
+        /// Formats that can be written.
+        known: String,
+    },
+    /// A format can only be read.
+    #[error(
+        "weights can be read in the format {format}, but not written; formats that can be written: {known}"
+    )]
+    NotWritten {
+        /// The format.
+        format: &'static str,
+        /// Formats that can be written.
+        known: String,
+    },
+    /// The rules leave nothing to pack.
+    #[error(
+        "`{file}` has no weight to pack as {format}: all are vectors, norms, embeddings, first or last layers, rows of \
+         no whole blocks, or packed so already; name some with --pack, or choose another format"
+    )]
+    NothingToPack {
+        /// The model.
+        file: String,
+        /// The format.
+        format: &'static str,
+    },
+}

@@ -1,0 +1,200 @@
+//! `quantize`: a model's weights in fewer bits.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use overglaze_core::{FileRewrite, KeptFor, Outcome, PackRules};
+use overglaze_models::{TensorShapes, did_you_mean, families::LayerCatalog};
+use overglaze_quant::{QuantFormat, formats_by_name};
+use overglaze_stream::{GgufValue, WeightSource};
+use serde::Serialize;
+
+use crate::{
+    CliError, Console, Exit,
+    args::QuantizeArgs,
+    output_file::{Contents, folder, is_gguf},
+    residency::grouped,
+    tensor_file::open,
+};
+
+use super::{
+    JSON_VERSION, RewriteError,
+    writing::{self, Place, Rewritten},
+};
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Quantization {
+    version: u32,
+    format: &'static str,
+    plan: Plan,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    written: Option<Rewritten>,
+}
+
+/// What is packed, and why the rest is not.
+#[derive(Serialize)]
+struct Plan {
+    packed: Count,
+    kept: BTreeMap<&'static str, Count>,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Count {
+    weights: usize,
+    values: u64,
+}
+
+pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result<Exit, CliError> {
+    let format = format(&args.format)?;
+    let place = Place::new(
+        &args.output,
+        &[args.model.as_path()],
+        Contents::AnyCheckpoint,
+    )?;
+    let source = open(&args.model)?;
+    let rules = PackRules {
+        keep: args.keep.clone(),
+        pack: args.pack.clone(),
+    };
+    let rewrite = FileRewrite::packed(&*source, format, &rules, args.dtype.into());
+    let rewrite = rewrite.ok_or_else(|| not_written(format))?;
+    let plan = Plan::of(&rewrite);
+    if plan.packed.weights == 0 {
+        return Err(RewriteError::NothingToPack {
+            file: source.label(),
+            format: format.name(),
+        }
+        .into());
+    }
+    let is_gguf = is_gguf(&args.output);
+    if is_gguf {
+        rewrite.check_gguf()?;
+    }
+    let mut quantization = Quantization {
+        version: JSON_VERSION,
+        format: format.name(),
+        plan,
+        written: None,
+    };
+    if !args.dry_run {
+        console.note(&quantization.plan_text());
+        quantization.written = Some(match is_gguf {
+            true => writing::gguf(&rewrite, &*source, place, console)?,
+            false => writing::safetensors(&rewrite, &*source, place, console)?,
+        });
+        if let Some((key, text)) = rewrite.text().filter(|_| !is_gguf) {
+            write_text(&args.output, key, &text)?;
+        }
+    }
+    console.result(&quantization, || quantization.text())?;
+    Ok(Exit::Done)
+}
+
+/// The metadata of a new GGUF file: those of the old one, and what readers ask for.
+pub(super) fn gguf_values(source: &dyn WeightSource) -> Vec<(String, GgufValue)> {
+    let mut values = source.typed_metadata();
+    values
+        .retain(|key, _| !key.starts_with("split.") && !key.starts_with("comfy.gguf.orig_shape."));
+    if !values.contains_key(ARCHITECTURE) {
+        values.insert(ARCHITECTURE.into(), GgufValue::from(&*architecture(source)));
+    }
+    values.insert(
+        "general.quantization_version".into(),
+        GgufValue::U32(QUANTIZATION_VERSION),
+    );
+    values.into_iter().collect()
+}
+
+/// The model family, as the files of others call it.
+fn architecture(source: &dyn WeightSource) -> String {
+    let catalog = LayerCatalog::new(&TensorShapes::of(source)).ok();
+    let family = catalog.and_then(|catalog| catalog.families().first().copied());
+    family.unwrap_or("unknown").replace('-', "_")
+}
+
+/// Writes what describes the weights beside them, as the library that reads them looks for it.
+fn write_text(output: &Path, key: &str, text: &str) -> Result<(), CliError> {
+    let path = folder(output).join(format!("{key}.json"));
+    fs::write(&path, text).map_err(|source| CliError::Write { path, source })
+}
+
+/// The format called `name`, in any spelling of its case and hyphens.
+fn format(name: &str) -> Result<&'static dyn QuantFormat, CliError> {
+    let spelling = name.to_lowercase().replace('-', "_");
+    let found = formats_by_name()
+        .into_iter()
+        .find(|format| format.name() == spelling);
+    found.ok_or_else(|| {
+        RewriteError::UnknownFormat {
+            name: name.into(),
+            hint: did_you_mean(&spelling, writable().iter().copied()),
+            known: writable().join(", "),
+        }
+        .into()
+    })
+}
+
+fn not_written(format: &'static dyn QuantFormat) -> CliError {
+    RewriteError::NotWritten {
+        format: format.name(),
+        known: writable().join(", "),
+    }
+    .into()
+}
+
+/// Names of the formats that can be written.
+fn writable() -> Vec<&'static str> {
+    let formats = formats_by_name().into_iter();
+    let formats = formats.filter(|format| format.encoder().is_some());
+    formats.map(QuantFormat::name).collect()
+}
+
+impl Plan {
+    fn of(rewrite: &FileRewrite<'_>) -> Self {
+        let mut plan = Self {
+            packed: Count::default(),
+            kept: BTreeMap::new(),
+        };
+        for weight in rewrite.weights().values() {
+            let count = match (weight.outcome, weight.kept_for) {
+                (Outcome::Packed(_), _) => &mut plan.packed,
+                (_, Some(reason)) => plan.kept.entry(KeptFor::text(reason)).or_default(),
+                (_, None) => plan.kept.entry("packed so already").or_default(),
+            };
+            count.weights += 1;
+            let sizes = weight.stored.shape.iter();
+            count.values +=
+                sizes.fold(1, |product: u64, size| product.saturating_mul(*size as u64));
+        }
+        plan
+    }
+}
+
+impl Quantization {
+    fn plan_text(&self) -> String {
+        let Plan { packed, kept } = &self.plan;
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|(reason, count)| format!("{} {reason}", count.weights))
+            .collect();
+        let (weights, values, format) = (packed.weights, grouped(packed.values), self.format);
+        match kept.is_empty() {
+            true => format!("{weights} weights ({values} values) become {format}"),
+            false => format!(
+                "{weights} weights ({values} values) become {format}; kept: {}",
+                kept.join(", ")
+            ),
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.written {
+            Some(written) => written.text(),
+            None => format!("{}; nothing written", self.plan_text()),
+        }
+    }
+}
+
+const ARCHITECTURE: &str = "general.architecture";
+/// Of the layout of GGML's block formats.
+const QUANTIZATION_VERSION: u32 = 2;
