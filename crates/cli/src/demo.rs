@@ -26,12 +26,21 @@ pub const LORA_NAMES: [&str; 5] = [
     "outline-epoch-20",
 ];
 
-/// The transformer's weights; views into the binary.
+/// The transformer's weights; views into the binary. Their metadata say that they are the demo's, and what is made of
+/// them keeps that.
 ///
 /// # Errors
 /// None with the file that is embedded.
 pub fn weights() -> Result<Arc<dyn WeightSource>, CliError> {
-    Ok(Arc::new(embedded("the embedded demo", WEIGHTS)?))
+    let mut source = embedded("the embedded demo", WEIGHTS)?;
+    source.set_metadata(MARK, env!("CARGO_PKG_VERSION"));
+    Ok(Arc::new(source))
+}
+
+/// Whether `source` was made of the demo by merging, quantizing or the like: geometry and words are then the demo's.
+#[must_use]
+pub fn is_made_of(source: &dyn WeightSource) -> bool {
+    source.metadata().contains_key(MARK)
 }
 
 /// The transformer's geometry.
@@ -76,6 +85,9 @@ fn embedded(label: &str, file: &'static [u8]) -> Result<MemorySource, CliError> 
         Bytes::from_static(file),
     )?)
 }
+
+/// The metadata entry of the demo and what is made of it.
+const MARK: &str = "overglaze.demo";
 
 const CONFIG: &[u8] = include_bytes!("../demo/transformer/config.json");
 const WEIGHTS: &[u8] = include_bytes!("../demo/transformer/diffusion_pytorch_model.safetensors");

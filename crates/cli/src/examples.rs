@@ -56,6 +56,7 @@ where anything is left over.";
 
 pub(crate) const QUANTIZE: &str = "\
 Examples:
+  overglaze quantize --format q8_0 -o demo-Q8_0.gguf  the embedded demo
   overglaze quantize flux1-dev.safetensors --format q4_k -o flux1-dev-Q4_K.gguf
   overglaze quantize FLUX.1-dev/ --format nf4 -o flux1-dev-nf4.safetensors
   overglaze quantize model.safetensors --format q8_0 --keep 'single_blocks.*' -o model.gguf

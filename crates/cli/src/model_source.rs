@@ -51,6 +51,10 @@ impl LoadedModel {
         flags: &GlobalArgs,
     ) -> Result<Self, CliError> {
         let files = ModelFiles::find(path, config)?;
+        let words = match demo::is_made_of(&*files.source) {
+            true => Some(demo::words()?),
+            false => None,
+        };
         let loader = loader_config(device, flags)?;
         let options = FluxLoadOptions {
             config: files.config,
@@ -59,17 +63,13 @@ impl LoadedModel {
         Ok(Self {
             flux: FluxModel::load(files.source, options)?,
             label: path.map_or_else(|| demo::NAME.into(), loras::name),
-            words: if path.is_none() {
-                Some(demo::words()?)
-            } else {
-                None
-            },
+            words,
             scheduler: path.map_or(Ok(None), scheduler_beside)?,
             device: device.clone(),
         })
     }
 
-    /// Whether it is the embedded demo.
+    /// Whether it is the embedded demo, or made of it.
     #[must_use]
     pub fn is_demo(&self) -> bool {
         self.words.is_some()
@@ -91,6 +91,7 @@ impl ModelFiles {
         let source = tensor_file::open(path)?;
         let config = match config {
             Some(config) => Some(config_file(config)?),
+            None if demo::is_made_of(&*source) => Some(demo::config()?),
             None => config_beside(path)?,
         };
         Ok(Self { source, config })

@@ -11,9 +11,10 @@ use crate::examples;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = examples::QUANTIZE)]
 pub struct QuantizeArgs {
-    /// The model: a file of any readable kind, the index of a sharded one, or a folder.
+    /// The model: a file of any readable kind, the index of a sharded one, or a folder; the embedded demo where it is
+    /// left out.
     #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
+    pub model: Option<PathBuf>,
     /// The format, as `overglaze registry` lists them.
     #[arg(long, value_name = "NAME")]
     pub format: String,

@@ -68,26 +68,36 @@ impl PackRules {
         if !d_input.is_multiple_of(encoder.row_step()) {
             return Some(KeptFor::Rows);
         }
-        let is_any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
-        if is_any(&self.keep) {
+        let is_named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        if is_named(&self.keep) {
             return Some(KeptFor::Asked);
         }
-        if is_any(&self.pack) {
+        if is_named(&self.pack) {
             return None;
         }
-        let has = |words: &[&str]| {
-            let mut steps = name.split(['.', '/']);
-            steps.any(|step| words.iter().any(|word| step == *word))
-        };
-        let contains = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if contains(NORM_WORDS) {
+        let module = name.rsplit('.').nth(1).unwrap_or(name);
+        if is_any_in(module, NORM_WORDS) {
             return Some(KeptFor::Norm);
         }
-        if contains(EMBEDDING_WORDS) {
+        if is_any_in(name, EMBEDDING_WORDS) {
             return Some(KeptFor::Embedding);
         }
-        has(END_LAYERS).then_some(KeptFor::Ends)
+        is_at_an_end(name).then_some(KeptFor::Ends)
     }
+}
+
+fn is_any_in(name: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| name.contains(word))
+}
+
+/// Whether the weight is of a layer at the top of the network, through which everything enters or leaves.
+fn is_at_an_end(name: &str) -> bool {
+    let prefix = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+    let path = prefix.unwrap_or(name);
+    END_LAYERS.iter().any(|layer| {
+        let rest = path.strip_prefix(layer);
+        rest.is_some_and(|rest| rest.starts_with('.'))
+    })
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any characters, also none.
@@ -102,9 +112,11 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.into_iter().any(|at| matches(rest, &after[at..]))
 }
 
-const NORM_WORDS: &[&str] = &["norm", "ln_", ".ln", "adaln", "adaLN"];
+const NORM_WORDS: &[&str] = &["norm", "ln"];
 const EMBEDDING_WORDS: &[&str] = &["embed", "pos_emb", "wte", "wpe"];
-/// Names of layers through which everything enters or leaves, in the spellings of the model families read here.
+/// What stands before a denoiser's own names in checkpoints of whole pipelines.
+const PREFIXES: &[&str] = &["model.diffusion_model.", "diffusion_model.", "transformer."];
+/// Layers at both ends, in the spellings of the model families read here.
 const END_LAYERS: &[&str] = &[
     "img_in",
     "txt_in",
@@ -112,12 +124,14 @@ const END_LAYERS: &[&str] = &[
     "vector_in",
     "guidance_in",
     "final_layer",
+    "norm_out",
     "proj_out",
     "conv_in",
     "conv_out",
+    "conv_norm_out",
     "input_blocks.0",
     "out",
-    "lm_head",
     "output",
+    "lm_head",
     "head",
 ];

@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Anima",
+    architecture: "cosmos",
     part: Part::Denoiser,
     markers: &[
         &[

@@ -109,6 +109,13 @@ impl LayerCatalog {
             .collect()
     }
 
+    /// What GGUF files call the network, the denoiser where there are several.
+    #[must_use]
+    pub fn architecture(&self) -> Option<&'static str> {
+        let network = self.denoiser().or(self.networks.first())?;
+        Some(network.family.architecture)
+    }
+
     fn denoiser(&self) -> Option<&Network> {
         self.networks
             .iter()

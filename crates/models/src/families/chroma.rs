@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Chroma",
+    architecture: "flux",
     part: Part::Denoiser,
     markers: &[&["distilled_guidance_layer.in_proj.weight"]],
     open_inputs: flux::OPEN_INPUTS,

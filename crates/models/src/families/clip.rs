@@ -8,6 +8,7 @@ use super::{Alias, Family, Layers, Part};
 
 pub(super) const FAMILY: Family = Family {
     name: "CLIP text encoder",
+    architecture: "clip",
     part: Part::TextEncoder,
     markers: &[&["text_model.encoder.layers.0.self_attn.q_proj.weight"]],
     open_inputs: &[],

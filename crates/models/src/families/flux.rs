@@ -11,6 +11,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "FLUX.1",
+    architecture: "flux",
     part: Part::Denoiser,
     markers: &[
         &[

@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "FLUX.2",
+    architecture: "flux",
     part: Part::Denoiser,
     markers: &[
         &["double_stream_modulation_img.lin.weight"],

@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "HunyuanVideo",
+    architecture: "hyvid",
     part: Part::Denoiser,
     markers: &[
         &["double_blocks.0.img_attn_qkv.weight"],

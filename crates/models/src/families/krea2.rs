@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Krea-2",
+    architecture: "krea2",
     part: Part::Denoiser,
     markers: &[
         &["txtfusion.projector.weight", "blocks.0.attn.wq.weight"],

@@ -6,6 +6,7 @@ use super::{Alias, Family, Layers, Part};
 
 pub(super) const FAMILY: Family = Family {
     name: "language model",
+    architecture: "llama",
     part: Part::TextEncoder,
     markers: &[&[
         "model.layers.0.self_attn.q_proj.weight",

@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "LTX-Video",
+    architecture: "ltxv",
     part: Part::Denoiser,
     markers: &[
         &[

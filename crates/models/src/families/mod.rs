@@ -38,6 +38,8 @@ pub(crate) use flux::trainer_aliases;
 pub struct Family {
     /// Its name.
     pub name: &'static str,
+    /// What GGUF files call it under `general.architecture`; for image models the words of ComfyUI-GGUF.
+    pub architecture: &'static str,
     /// What part of a pipeline it is.
     pub part: Part,
     /// Tensors that tell it: one of the lists is wholly there, below one prefix.

@@ -9,6 +9,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "OpenCLIP text encoder",
+    architecture: "clip",
     part: Part::TextEncoder,
     markers: &[&["transformer.resblocks.0.attn.in_proj_weight"]],
     open_inputs: &[],

@@ -9,6 +9,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Stable Diffusion 3",
+    architecture: "sd3",
     part: Part::Denoiser,
     markers: &[
         &["joint_blocks.0.x_block.attn.qkv.weight"],

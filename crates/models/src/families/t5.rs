@@ -5,6 +5,7 @@ use super::{Alias, Family, Layers, Part};
 
 pub(super) const FAMILY: Family = Family {
     name: "T5 encoder",
+    architecture: "t5encoder",
     part: Part::TextEncoder,
     markers: &[&["encoder.block.0.layer.0.SelfAttention.q.weight"]],
     open_inputs: &[],

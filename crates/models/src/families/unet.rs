@@ -7,6 +7,7 @@ use super::{Alias, Family, Layers, Part};
 
 pub(super) const FAMILY: Family = Family {
     name: "Stable Diffusion U-Net",
+    architecture: "sdxl",
     part: Part::Denoiser,
     markers: &[
         &["input_blocks.0.0.weight", "time_embed.0.weight"],

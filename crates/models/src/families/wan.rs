@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Wan",
+    architecture: "wan",
     part: Part::Denoiser,
     markers: &[
         &[

@@ -7,6 +7,7 @@ use super::{
 
 pub(super) const FAMILY: Family = Family {
     name: "Z-Image",
+    architecture: "lumina2",
     part: Part::Denoiser,
     markers: &[
         &["layers.0.attention.qkv.weight", "cap_embedder.1.weight"],

@@ -1,6 +1,10 @@
 //! `quantize`: a model's weights in fewer bits.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use overglaze_core::{FileRewrite, KeptFor, Outcome, PackRules};
 use overglaze_models::{TensorShapes, did_you_mean, families::LayerCatalog};
@@ -11,6 +15,7 @@ use serde::Serialize;
 use crate::{
     CliError, Console, Exit,
     args::QuantizeArgs,
+    demo,
     output_file::{Contents, folder, is_gguf},
     residency::grouped,
     tensor_file::open,
@@ -46,12 +51,12 @@ struct Count {
 
 pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result<Exit, CliError> {
     let format = format(&args.format)?;
-    let place = Place::new(
-        &args.output,
-        &[args.model.as_path()],
-        Contents::AnyCheckpoint,
-    )?;
-    let source = open(&args.model)?;
+    let inputs: Vec<_> = args.model.iter().map(PathBuf::as_path).collect();
+    let place = Place::new(&args.output, &inputs, Contents::AnyCheckpoint)?;
+    let source = match &args.model {
+        Some(path) => open(path)?,
+        None => demo::weights()?,
+    };
     let rules = PackRules {
         keep: args.keep.clone(),
         pack: args.pack.clone(),
@@ -96,7 +101,7 @@ pub(super) fn gguf_values(source: &dyn WeightSource) -> Vec<(String, GgufValue)>
     values
         .retain(|key, _| !key.starts_with("split.") && !key.starts_with("comfy.gguf.orig_shape."));
     if !values.contains_key(ARCHITECTURE) {
-        values.insert(ARCHITECTURE.into(), GgufValue::from(&*architecture(source)));
+        values.insert(ARCHITECTURE.into(), GgufValue::from(architecture(source)));
     }
     values.insert(
         "general.quantization_version".into(),
@@ -105,11 +110,11 @@ pub(super) fn gguf_values(source: &dyn WeightSource) -> Vec<(String, GgufValue)>
     values.into_iter().collect()
 }
 
-/// The model family, as the files of others call it.
-fn architecture(source: &dyn WeightSource) -> String {
+/// The model family, as GGUF files call it.
+fn architecture(source: &dyn WeightSource) -> &'static str {
     let catalog = LayerCatalog::new(&TensorShapes::of(source)).ok();
-    let family = catalog.and_then(|catalog| catalog.families().first().copied());
-    family.unwrap_or("unknown").replace('-', "_")
+    let known = catalog.and_then(|catalog| catalog.architecture());
+    known.unwrap_or("unknown")
 }
 
 /// Writes what describes the weights beside them, as the library that reads them looks for it.
