@@ -241,7 +241,9 @@ pub struct InspectArgs {
     /// The model's config.json, where it does not lie beside the weights.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Compare names and shapes with this file.
+    /// Compare names, shapes and values with this file.
+    ///
+    /// Packed weights are decoded for it: the error of quantizing is the difference to the file they were made from.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
 }

@@ -32,7 +32,8 @@ pub(crate) const INSPECT: &str = "\
 Examples:
   overglaze inspect adapter.safetensors
   overglaze inspect FLUX.1-dev/ --json
-  overglaze inspect epoch-1.safetensors --compare epoch-2.safetensors";
+  overglaze inspect epoch-1.safetensors --compare epoch-2.safetensors
+  overglaze inspect flux1-dev-Q4_K.gguf --compare flux1-dev.safetensors   what quantizing cost";
 
 pub(crate) const CHECK: &str = "\
 Examples:

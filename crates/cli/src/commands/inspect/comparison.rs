@@ -1,11 +1,13 @@
-//! How two files differ in names and shapes.
+//! How two files differ in names, shapes and values.
 
 use std::collections::BTreeMap;
 
+use burn::tensor::FloatDType;
+use overglaze_core::{StoredWeight, packed_weight, stored_weights};
 use overglaze_stream::WeightSource;
 use serde::Serialize;
 
-use crate::shown;
+use crate::{CliError, Console, progress, shown};
 
 /// The difference to another file.
 #[derive(Serialize)]
@@ -16,61 +18,175 @@ pub(super) struct Comparison {
     only_there: Vec<String>,
     /// Common names whose shapes differ: here, there.
     shapes: BTreeMap<String, [Vec<usize>; 2]>,
+    /// Common weights of one shape whose bytes differ.
+    values: BTreeMap<String, Difference>,
+    /// The same over all of them together; absent where no values differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<Difference>,
 }
 
+/// How far values here are from those there.
+#[derive(Clone, Copy, Serialize)]
+struct Difference {
+    /// ‖here − there‖ / ‖there‖; absent where there all are zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relative_rms: Option<f64>,
+    /// The largest |here − there|.
+    largest: f64,
+}
+
+/// Sums over the values compared so far.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    squared_error: f64,
+    squared: f64,
+    largest: f64,
+}
+
+type Weights = BTreeMap<String, StoredWeight>;
+
 impl Comparison {
-    pub(super) fn of(here: &dyn WeightSource, there: &dyn WeightSource) -> Self {
+    pub(super) fn of(
+        here: &dyn WeightSource,
+        there: &dyn WeightSource,
+        console: &Console,
+    ) -> Result<Self, CliError> {
+        let (ours, theirs) = (stored_weights(here), stored_weights(there));
         let common = || {
-            let entries = here.entries().iter();
-            entries.filter_map(|(name, entry)| Some((name, entry, there.entries().get(name)?)))
+            let ours = ours.iter();
+            ours.filter_map(|(name, weight)| Some((name, weight, theirs.get(name)?)))
         };
-        Self {
+        let is_same = |a: &StoredWeight, b: &StoredWeight| a.shape == b.shape;
+        let alike = common().filter(|(_, a, b)| is_same(a, b));
+        let (values, total) = differences([here, there], alike, console)?;
+        Ok(Self {
             with: there.label(),
             num_common: common().count(),
-            only_here: missing_in(there, here),
-            only_there: missing_in(here, there),
+            only_here: missing_in(&theirs, &ours),
+            only_there: missing_in(&ours, &theirs),
             shapes: common()
-                .filter(|(_, a, b)| a.shape != b.shape)
+                .filter(|(_, a, b)| !is_same(a, b))
                 .map(|(name, a, b)| (name.clone(), [a.shape.clone(), b.shape.clone()]))
                 .collect(),
-        }
+            values,
+            total,
+        })
     }
 
     pub(super) fn text(&self) -> String {
         let mut lines = vec![format!(
-            "  against {}: {} names in both, {} only here, {} only there, {} with another shape",
+            "  against {}: {} names in both, {} only here, {} only there, {} with another shape, {} with other values",
             self.with,
             self.num_common,
             self.only_here.len(),
             self.only_there.len(),
-            self.shapes.len()
+            self.shapes.len(),
+            self.values.len()
         )];
-        lines.extend(
-            self.only_here
-                .iter()
-                .map(|name| format!("    only here   {}", shown::name(name))),
-        );
-        lines.extend(
-            self.only_there
-                .iter()
-                .map(|name| format!("    only there  {}", shown::name(name))),
-        );
+        if let Some(total) = &self.total {
+            lines.push(format!("    those values together  {}", total.text()));
+        }
+        let named = |what: &str, name: &String| format!("    {what}  {}", shown::name(name));
+        lines.extend(self.only_here.iter().map(|name| named("only here ", name)));
+        lines.extend(self.only_there.iter().map(|name| named("only there", name)));
         let shapes = self.shapes.iter();
-        lines.extend(
-            shapes.map(|(name, [a, b])| {
-                format!("    {a:?} here, {b:?} there  {}", shown::name(name))
-            }),
-        );
+        lines.extend(shapes.map(|(name, [a, b])| named(&format!("{a:?} here, {b:?} there"), name)));
+        let values = self.values.iter();
+        lines.extend(values.map(|(name, difference)| named(&difference.text(), name)));
         lines.join("\n")
     }
 }
 
-/// Names of `source` that `other` does not have.
-fn missing_in(other: &dyn WeightSource, source: &dyn WeightSource) -> Vec<String> {
-    source
-        .entries()
-        .keys()
-        .filter(|name| !other.entries().contains_key(*name))
+impl Difference {
+    fn text(self) -> String {
+        let relative = self.relative_rms.map_or_else(
+            || "all zero there".to_owned(),
+            |error| format!("{:.3} % off", error * 100.0),
+        );
+        format!("{relative}, at most {:.2e}", self.largest)
+    }
+}
+
+impl Sums {
+    fn add(&mut self, here: &[f32], there: &[f32]) {
+        for (here, there) in here.iter().zip(there) {
+            let (here, there) = (f64::from(*here), f64::from(*there));
+            let error = (here - there).abs();
+            self.squared_error += error * error;
+            self.squared += there * there;
+            self.largest = self.largest.max(error);
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            squared_error: self.squared_error + other.squared_error,
+            squared: self.squared + other.squared,
+            largest: self.largest.max(other.largest),
+        }
+    }
+
+    fn difference(self) -> Difference {
+        let has_values = self.squared > 0.0;
+        Difference {
+            relative_rms: has_values.then(|| (self.squared_error / self.squared).sqrt()),
+            largest: self.largest,
+        }
+    }
+}
+
+/// The weights whose values differ, and all of them together.
+fn differences<'a>(
+    sources: [&dyn WeightSource; 2],
+    weights: impl Iterator<Item = (&'a String, &'a StoredWeight, &'a StoredWeight)> + Clone,
+    console: &Console,
+) -> Result<(BTreeMap<String, Difference>, Option<Difference>), CliError> {
+    let sizes = weights
+        .clone()
+        .map(|(_, here, there)| here.num_bytes + there.num_bytes);
+    let bar = progress::bytes(console, sizes.sum());
+    bar.set_message("comparing");
+    let (mut differences, mut total) = (BTreeMap::new(), Sums::default());
+    for (name, here, there) in weights {
+        if let Some(sums) = compared(sources, name, [here, there])? {
+            total = total.plus(sums);
+            differences.insert(name.clone(), sums.difference());
+        }
+        bar.inc(here.num_bytes + there.num_bytes);
+    }
+    bar.finish_and_clear();
+    let is_equal = differences.is_empty();
+    Ok((differences, (!is_equal).then(|| total.difference())))
+}
+
+/// The sums over the weight `name`; `None` where its bytes are the same, or it has no values.
+fn compared(
+    [here, there]: [&dyn WeightSource; 2],
+    name: &str,
+    [ours, theirs]: [&StoredWeight; 2],
+) -> Result<Option<Sums>, CliError> {
+    let is_readable = |weight: &StoredWeight| weight.format.is_some_and(|f| f.has_values());
+    if !is_readable(ours) || !is_readable(theirs) {
+        return Ok(None);
+    }
+    let is_one = ours.tensors.len() == 1 && theirs.tensors.len() == 1;
+    if is_one && ours.tag == theirs.tag && here.read(name)? == there.read(name)? {
+        return Ok(None);
+    }
+    let (a, _) = packed_weight(here, name)?;
+    let (b, _) = packed_weight(there, name)?;
+    let (a, b) = (a.decoded(FloatDType::F32), b.decoded(FloatDType::F32));
+    let mut sums = Sums::default();
+    let values = |data| burn::tensor::TensorData::as_slice::<f32>(data).expect("it is f32");
+    sums.add(values(&a), values(&b));
+    Ok((sums.largest != 0.0).then_some(sums))
+}
+
+/// Names of `weights` that `other` does not have.
+fn missing_in(other: &Weights, weights: &Weights) -> Vec<String> {
+    let names = weights.keys();
+    names
+        .filter(|name| !other.contains_key(*name))
         .cloned()
         .collect()
 }

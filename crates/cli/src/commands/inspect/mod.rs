@@ -16,7 +16,7 @@ use overglaze_stream::WeightSource;
 use serde::Serialize;
 
 use crate::{
-    CliError, Console, Exit, args::InspectArgs, exit::sentence, key_list, loras,
+    CliError, Console, Exit, args::InspectArgs, demo, exit::sentence, key_list, loras,
     model_source::config_file, shown, tensor_file::open,
 };
 
@@ -57,16 +57,18 @@ pub(crate) fn run(args: &InspectArgs, console: &Console) -> Result<Exit, CliErro
     let paths: Vec<PathBuf> = args.files.iter().flat_map(|path| expanded(path)).collect();
     let (mut files, mut errors) = (Vec::new(), Vec::new());
     for path in &paths {
-        files.push(match inspected(path, config.as_ref(), other.as_deref()) {
-            Ok(inspected) => Outcome::Read(Box::new(inspected)),
-            // Of a single file there is nothing else to tell.
-            Err(error) if paths.len() == 1 => return Err(error),
-            Err(error) => {
-                let (file, error) = (path.display().to_string(), sentence(&error));
-                errors.push(error.clone());
-                Outcome::Failed { file, error }
-            }
-        });
+        files.push(
+            match inspected(path, config.as_ref(), other.as_deref(), console) {
+                Ok(inspected) => Outcome::Read(Box::new(inspected)),
+                // Of a single file there is nothing else to tell.
+                Err(error) if paths.len() == 1 => return Err(error),
+                Err(error) => {
+                    let (file, error) = (path.display().to_string(), sentence(&error));
+                    errors.push(error.clone());
+                    Outcome::Failed { file, error }
+                }
+            },
+        );
     }
     let version = JSON_VERSION;
     let inspection = Inspection { version, files };
@@ -93,6 +95,7 @@ fn inspected(
     path: &Path,
     config: Option<&FluxConfigFile>,
     other: Option<&dyn WeightSource>,
+    console: &Console,
 ) -> Result<Inspected, CliError> {
     let source = open(path).map_err(|error| match key_list::is_list(path) {
         true => CliError::KeyList {
@@ -100,8 +103,13 @@ fn inspected(
         },
         false => error,
     })?;
-    let mut inspected = Inspected::of(path, config, &*source);
-    inspected.comparison = other.map(|other| Comparison::of(&*source, other));
+    let demo = match config.is_none() && demo::is_made_of(&*source) {
+        true => Some(demo::config()?),
+        false => None,
+    };
+    let mut inspected = Inspected::of(path, config.or(demo.as_ref()), &*source);
+    let comparison = other.map(|other| Comparison::of(&*source, other, console));
+    inspected.comparison = comparison.transpose()?;
     Ok(inspected)
 }
 

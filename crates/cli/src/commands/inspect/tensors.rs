@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use overglaze_stream::{TensorEntry, WeightSource};
+use overglaze_core::{StoredWeight, stored_weights};
+use overglaze_stream::WeightSource;
 use serde::Serialize;
 
 use crate::{residency::grouped, shown, table};
@@ -30,29 +31,30 @@ struct Stored {
     bits_per_value: f64,
     shape: Vec<usize>,
     num_bytes: u64,
+    /// The tensors of a weight that is several, its own first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<String>,
 }
 
 impl Tensors {
     pub(super) fn of(source: &dyn WeightSource) -> Self {
-        let entries = source.entries();
+        let tensors: BTreeMap<_, _> = stored_weights(source)
+            .into_iter()
+            .map(|(name, weight)| (name, Stored::of(weight)))
+            .collect();
         let mut types: BTreeMap<String, Total> = BTreeMap::new();
-        for entry in entries.values() {
-            let total = types.entry(entry.tag.clone()).or_default();
+        for stored in tensors.values() {
+            let total = types.entry(stored.tag.clone()).or_default();
             total.num_tensors += 1;
-            total.num_bytes += entry.num_bytes;
+            total.num_bytes += stored.num_bytes;
         }
+        let num_values = tensors.values().map(Stored::num_values);
         Self {
-            num_tensors: entries.len(),
-            num_values: entries
-                .values()
-                .map(num_values)
-                .fold(0, u64::saturating_add),
-            num_bytes: entries.values().map(|entry| entry.num_bytes).sum(),
+            num_tensors: tensors.len(),
+            num_values: num_values.fold(0, u64::saturating_add),
+            num_bytes: source.entries().values().map(|entry| entry.num_bytes).sum(),
             types,
-            tensors: entries
-                .iter()
-                .map(|(name, entry)| (name.clone(), Stored::of(entry)))
-                .collect(),
+            tensors,
         }
     }
 
@@ -90,14 +92,28 @@ impl Tensors {
 }
 
 impl Stored {
-    fn of(entry: &TensorEntry) -> Self {
-        let bits = entry.num_bytes as f64 * 8.0 / num_values(entry).max(1) as f64;
-        Self {
-            tag: entry.tag.clone(),
-            bits_per_value: bits,
-            shape: entry.shape.clone(),
-            num_bytes: entry.num_bytes,
-        }
+    fn of(weight: StoredWeight) -> Self {
+        // One tensor is of the container's type; several are of the format's making.
+        let is_whole = weight.tensors.len() == 1;
+        let tag = match weight.format.filter(|_| !is_whole) {
+            Some(format) => format.name().to_owned(),
+            None => weight.tag,
+        };
+        let mut stored = Self {
+            tag,
+            bits_per_value: 0.0,
+            shape: weight.shape,
+            num_bytes: weight.num_bytes,
+            parts: if is_whole { Vec::new() } else { weight.tensors },
+        };
+        let num_values = stored.num_values().max(1);
+        stored.bits_per_value = stored.num_bytes as f64 * 8.0 / num_values as f64;
+        stored
+    }
+
+    fn num_values(&self) -> u64 {
+        let sizes = self.shape.iter();
+        sizes.fold(1, |product, size| product.saturating_mul(*size as u64))
     }
 
     fn row(&self, name: &str) -> Vec<String> {
@@ -106,11 +122,4 @@ impl Stored {
         let (shape, bytes) = (format!("{:?}", self.shape), grouped(self.num_bytes));
         vec![name.into(), self.tag.clone(), bits, shape, bytes]
     }
-}
-
-fn num_values(entry: &TensorEntry) -> u64 {
-    entry
-        .shape
-        .iter()
-        .fold(1, |product, size| product.saturating_mul(*size as u64))
 }
