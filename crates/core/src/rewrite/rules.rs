@@ -1,6 +1,6 @@
 //! Which weights of a checkpoint are quantized, and why the others stay as they are.
 //!
-//! What llama.cpp, bitsandbytes' users and ComfyUI's converters agree on: matrices in the middle of the network are
+//! What llama.cpp, bitsandbytes' users and the converters for `ComfyUI` agree on: matrices in the middle of the network are
 //! packed; norms, biases, embeddings and the first and last layers, which are few bytes and much of the error, are not.
 
 use std::fmt;

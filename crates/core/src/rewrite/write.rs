@@ -74,7 +74,7 @@ impl FileRewrite<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<W, Error> {
         let mut writer = SafetensorsWriter::begin(layout, sink)?;
-        self.write(&mut |name, bytes| writer.tensor(name, bytes), progress)?;
+        self.write(&mut writer, progress)?;
         Ok(writer.finish()?)
     }
 
@@ -89,13 +89,13 @@ impl FileRewrite<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<W, Error> {
         let mut writer = GgufWriter::begin(layout, sink)?;
-        self.write(&mut |name, bytes| writer.tensor(name, bytes), progress)?;
+        self.write(&mut writer, progress)?;
         Ok(writer.finish()?)
     }
 
     fn write(
         &self,
-        put: &mut dyn FnMut(&str, &[u8]) -> Result<(), StreamError>,
+        sink: &mut impl TensorSink,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let mut written = 0;
@@ -113,7 +113,7 @@ impl FileRewrite<'_> {
                         }
                     },
                 };
-                put(&tensor, bytes)?;
+                sink.put(&tensor, bytes)?;
                 written += bytes.len() as u64;
                 progress(written);
             }
@@ -213,7 +213,7 @@ impl FileRewrite<'_> {
         tensors.collect()
     }
 
-    /// The shapes that GGUF's rule of whole blocks a row hides, under the keys ComfyUI's files have them.
+    /// The shapes that GGUF's rule of whole blocks a row hides, under the keys that `ComfyUI` reads.
     fn original_shapes(&self, tensors: &[GgufTensor]) -> Vec<(String, GgufValue)> {
         let hidden = tensors.iter().filter_map(|tensor| {
             let shape = &self.weights[&tensor.name].stored.shape;
@@ -244,6 +244,24 @@ fn gguf_shape(shape: &[usize], block_len: usize) -> Vec<usize> {
 
 /// Axes of a tensor in a GGUF file.
 const MAX_GGUF_AXES: usize = 4;
+
+/// A file that is written tensor by tensor.
+trait TensorSink {
+    /// Writes the next tensor.
+    fn put(&mut self, name: &str, bytes: &[u8]) -> Result<(), StreamError>;
+}
+
+impl<W: Write> TensorSink for SafetensorsWriter<W> {
+    fn put(&mut self, name: &str, bytes: &[u8]) -> Result<(), StreamError> {
+        self.tensor(name, bytes)
+    }
+}
+
+impl<W: Write> TensorSink for GgufWriter<W> {
+    fn put(&mut self, name: &str, bytes: &[u8]) -> Result<(), StreamError> {
+        self.tensor(name, bytes)
+    }
+}
 
 /// A tensor to be written.
 struct NewTensor {

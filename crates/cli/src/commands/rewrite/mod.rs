@@ -25,7 +25,7 @@ pub(super) fn run_dequantize(args: &DequantizeArgs, console: &Console) -> Result
     let source = open(&args.model)?;
     let rewrite = FileRewrite::decoded(&*source, args.dtype.into());
     let rewritten = writing::safetensors(&rewrite, &*source, place, console)?;
-    report(vec![rewritten], console)
+    report(&[rewritten], console)
 }
 
 pub(super) fn run_convert(args: &ConvertArgs, console: &Console) -> Result<Exit, CliError> {
@@ -36,7 +36,7 @@ pub(super) fn run_convert(args: &ConvertArgs, console: &Console) -> Result<Exit,
         let rewrite = FileRewrite::converted(&*source, args.dtype.into());
         rewritten.push(writing::safetensors(&rewrite, &*source, place, console)?);
     }
-    report(rewritten, console)
+    report(&rewritten, console)
 }
 
 /// Every file with the one it becomes.
@@ -67,7 +67,7 @@ fn outputs(args: &ConvertArgs) -> Result<Vec<(&Path, PathBuf)>, CliError> {
     Ok(outputs)
 }
 
-fn report(files: Vec<Rewritten>, console: &Console) -> Result<Exit, CliError> {
+fn report(files: &[Rewritten], console: &Console) -> Result<Exit, CliError> {
     let document = serde_json::json!({"version": JSON_VERSION, "files": files});
     console.result(&document, || {
         let lines: Vec<_> = files.iter().map(Rewritten::text).collect();
