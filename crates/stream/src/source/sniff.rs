@@ -76,7 +76,8 @@ pub fn sniff(first: &[u8]) -> Option<Impostor> {
         .or_else(|| sniff_text(first))
 }
 
-fn begins_like_safetensors(first: &[u8]) -> bool {
+/// Whether a header's length and its brace come first.
+pub(super) fn begins_like_safetensors(first: &[u8]) -> bool {
     first
         .split_first_chunk::<8>()
         .is_some_and(|(length, rest)| {

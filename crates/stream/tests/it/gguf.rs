@@ -8,7 +8,10 @@ use overglaze_stream::{
 };
 use serde_json::Value;
 
-use crate::gguf_bytes::{array, block_types, gguf, key, tensor, text};
+use crate::{
+    gguf_bytes::{array, block_types, gguf, key, tensor, text},
+    written::safetensors,
+};
 
 fn data(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -244,6 +247,11 @@ fn a_path_is_opened_by_its_content_or_extension() {
         "page.gguf",
         page,
         "is an HTML page, not a GGUF file; a server's answer",
+    );
+    check(
+        "renamed.gguf",
+        &safetensors(&[("a", &[1])]),
+        "is a safetensors file, not a GGUF file; give it a name that ends in `.safetensors`",
     );
     check(
         "empty.gguf",

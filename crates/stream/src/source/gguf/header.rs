@@ -18,7 +18,10 @@ use super::{
     placement::{PlacedTensor, place},
     tensor_list::read_tensors,
 };
-use crate::{StreamError, source::sniff};
+use crate::{
+    StreamError,
+    source::sniff::{begins_like_safetensors, sniff},
+};
 
 /// First bytes of every GGUF file.
 pub(crate) const MAGIC: [u8; 4] = *b"GGUF";
@@ -117,6 +120,10 @@ fn check_magic(file: &str, bytes: &Bytes) -> Result<(), GgufError> {
     let first = &bytes[..bytes.len().min(64)];
     let (found, remedy) = match sniff(first) {
         Some(impostor) => (impostor.description().to_owned(), impostor.remedy()),
+        None if begins_like_safetensors(first) => {
+            let remedy = "give it a name that ends in `.safetensors`";
+            ("a safetensors file".to_owned(), remedy)
+        }
         None => {
             let magic = first[..first.len().min(MAGIC.len())].escape_ascii();
             let remedy = "check the path, or fetch it again";

@@ -68,11 +68,15 @@ pub(super) fn with_others(
     let (mut parts, mut opened) = (Vec::new(), Some(part));
     let mut num_tensors = 0;
     for number in 1..=place.count {
-        let next = match opened.take_if(|_| number == place.number) {
+        let mut next = match opened.take_if(|_| number == place.number) {
             Some(part) => part,
             None => open_other(path, stem, Place { number, ..place }, block_types)?,
         };
         num_tensors += next.header.tensors.len() as u64;
+        if number > 1 {
+            // The first part's count; many others' would add up.
+            next.header.values.clear();
+        }
         parts.push(next);
         check_total(&label, place, num_tensors, number == place.count)?;
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::source::header::shorten;
+
 /// UTF-8 text of a metadata value; one that was read is a view into the file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GgufText(Bytes);
@@ -38,8 +40,9 @@ impl From<&str> for GgufText {
     }
 }
 
+/// The beginning of a long text.
 impl fmt::Debug for GgufText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
+        fmt::Debug::fmt(&shorten(self.as_str()), f)
     }
 }
