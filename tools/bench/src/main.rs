@@ -7,6 +7,7 @@ mod dropin;
 mod linear;
 mod load;
 mod merge;
+mod quant;
 mod sidecar;
 mod swap;
 mod timing;
@@ -38,6 +39,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("linear", linear::run),
     ("load", load::run),
     ("merge", merge::run),
+    ("quant", quant::run),
     ("sidecar", sidecar::run),
     ("swap", swap::run),
 ];
