@@ -164,4 +164,8 @@ impl WeightSource for Prefixed {
         self.source
             .read_into(&format!("{}{name}", self.prefix), buffer)
     }
+
+    fn notes(&self) -> &[String] {
+        self.source.notes()
+    }
 }

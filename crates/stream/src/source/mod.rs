@@ -62,6 +62,11 @@ pub trait WeightSource: fmt::Debug + Send + Sync {
         buffer.copy_from_slice(&bytes);
         Ok(())
     }
+
+    /// What its owner should know, a sentence each: that it cannot be streamed, what of it was left out.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// What is known of a tensor before its bytes are read.
