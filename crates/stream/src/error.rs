@@ -1,11 +1,10 @@
 //! What can go wrong between a weight file and a lease, one sentence each.
 //!
-//! A message names the file, the tensor or layer, what was found, what was expected and what to do. An
-//! underlying cause is not repeated in the message: it is the `source()` of the error.
+//! A message names file, tensor or layer, what was found and expected, and what to do; its cause is its `source()`.
 
 use std::{error::Error, io, path::PathBuf};
 
-use crate::SinkError;
+use crate::{SinkError, source::PickleError};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +39,7 @@ pub enum StreamError {
     #[error(
         "the folder `{}` holds no weights: expected `diffusion_pytorch_model.safetensors`, \
          `model.safetensors` (or the `.index.json` of either), a `transformer` folder with one, or \
-         exactly one `.safetensors` file",
+         exactly one `.safetensors` file or else one `.bin`, `.pt`, `.pth` or `.ckpt` file",
         path.display()
     )]
     NoWeights {
@@ -315,6 +314,9 @@ pub enum StreamError {
     /// A file could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// A `PyTorch` file is not read.
+    #[error(transparent)]
+    Pickle(#[from] PickleError),
     /// A single weight does not fit.
     #[error(
         "the layer `{layer}` alone needs {needed_bytes} bytes, more than the budget of {budget_bytes}; raise \
@@ -392,9 +394,7 @@ pub enum StreamError {
 impl StreamError {
     /// Error of a [`Streamable`](crate::Streamable)'s own decoding of `layer`.
     pub fn load(layer: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Load {
-            layer: layer.into(),
-            source: source.into(),
-        }
+        let (layer, source) = (layer.into(), source.into());
+        Self::Load { layer, source }
     }
 }

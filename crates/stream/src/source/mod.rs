@@ -8,6 +8,7 @@
 pub(crate) mod header;
 mod memory;
 mod open;
+mod pickle;
 mod regular_file;
 mod safetensors;
 mod sharded;
@@ -23,6 +24,7 @@ use crate::StreamError;
 pub use self::{
     memory::MemorySource,
     open::open,
+    pickle::{PickleError, PickleForm, PickleSource},
     safetensors::SafetensorsSource,
     sharded::ShardedSource,
     sniff::{Impostor, sniff},

@@ -2,13 +2,17 @@
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::StreamError;
 
-use super::{SafetensorsSource, ShardedSource, WeightSource};
+use super::{
+    Impostor, PickleSource, SafetensorsSource, ShardedSource, WeightSource, pickle, regular_file,
+    sniff,
+};
 
 /// File names without extension that name a folder's weights, first match wins.
 const STANDARD_STEMS: [&str; 2] = ["diffusion_pytorch_model", "model"];
@@ -16,10 +20,11 @@ const STANDARD_STEMS: [&str; 2] = ["diffusion_pytorch_model", "model"];
 /// Names of files listed in a message at most.
 const MAX_LISTED: usize = 8;
 
-/// Opens weights by path: a safetensors file, the `.index.json` of a sharded checkpoint, or a folder.
+/// Opens weights by path: a safetensors file, the `.index.json` of a sharded checkpoint, a file of `torch.save`
+/// (told by its content), or a folder.
 ///
 /// In a folder, the index or file of a standard name comes first, then those of a `transformer` folder in it,
-/// then its only safetensors file.
+/// then its only safetensors file. Where there is none, a `PyTorch` file of a standard name or the only one.
 ///
 /// # Errors
 /// Where nothing is there, nothing or several things could be meant, or the file cannot be used.
@@ -41,9 +46,22 @@ fn open_file(path: &Path) -> Result<Arc<dyn WeightSource>, StreamError> {
         .is_some_and(|extension| extension == "json")
     {
         Ok(Arc::new(ShardedSource::open(path)?))
+    } else if is_pickle(path)? {
+        Ok(Arc::new(PickleSource::open(path)?))
     } else {
         Ok(Arc::new(SafetensorsSource::open(path)?))
     }
+}
+
+/// By its content; but a pickle that calls itself safetensors is taken at its word, and refused as such.
+fn is_pickle(path: &Path) -> Result<bool, StreamError> {
+    let file = regular_file::open(path)?;
+    let mut first = Vec::new();
+    file.take(64)
+        .read_to_end(&mut first)
+        .map_err(|source| io(path, source))?;
+    let is_one = matches!(sniff(&first), Some(Impostor::Zip | Impostor::Pickle));
+    Ok(is_one && !has_extension(path, "safetensors"))
 }
 
 fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
@@ -60,9 +78,7 @@ fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
     }
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(StreamError::NoWeights {
-            path: folder.to_owned(),
-        }),
+        [] => pickle_in(folder, &transformer),
         several => Err(StreamError::SeveralFiles {
             path: folder.to_owned(),
             found: several
@@ -72,6 +88,16 @@ fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
                 .collect(),
         }),
     }
+}
+
+fn pickle_in(folder: &Path, transformer: &Path) -> Result<PathBuf, StreamError> {
+    let mut found = pickle::folder::file_in(folder)?;
+    if found.is_none() && transformer.is_dir() {
+        found = pickle::folder::file_in(transformer)?;
+    }
+    found.ok_or_else(|| StreamError::NoWeights {
+        path: folder.to_owned(),
+    })
 }
 
 fn standard_file(folder: &Path) -> Option<PathBuf> {
@@ -88,15 +114,17 @@ fn safetensors_files(folder: &Path) -> Result<Vec<PathBuf>, StreamError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|source| io(folder, source))? {
         let path = entry.map_err(|source| io(folder, source))?.path();
-        let is_safetensors = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
-        if is_safetensors && path.is_file() {
+        if has_extension(&path, "safetensors") && path.is_file() {
             found.push(path);
         }
     }
     found.sort();
     Ok(found)
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
 }
 
 fn file_name(path: &Path) -> String {
