@@ -125,6 +125,7 @@ def main():
     write("types.pt", types(*TAGS), types(*TAGS))
     write("types_legacy.pth", types(*old), types(*old), **legacy)
     write("views_protocol4.bin", views(), views(), pickle_protocol=4)
+    write("views_legacy_protocol4.bin", views(), views(), pickle_protocol=4, **legacy)
     weights = checkpoint()["state_dict"]
     write("checkpoint.ckpt", checkpoint(), weights)
     write("checkpoint_legacy.ckpt", checkpoint(), weights, **legacy)

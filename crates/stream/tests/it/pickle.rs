@@ -12,6 +12,7 @@ const FILES: &[(&str, usize)] = &[
     ("views.pt", 0),
     ("views_legacy.pth", 0),
     ("views_protocol4.bin", 0),
+    ("views_legacy_protocol4.bin", 0),
     ("types.pt", 0),
     ("types_legacy.pth", 0),
     ("checkpoint.ckpt", 13),

@@ -18,17 +18,28 @@ use super::{
     values::{Done, Pickled, Value},
 };
 
-/// `0x1950_a86a_20f9_469c_fc6c` as a pickle of its own.
-pub(super) const MAGIC: [u8; 15] = *b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+/// `0x1950_a86a_20f9_469c_fc6c` and the end of its pickle; what comes before depends on the protocol.
+const MAGIC: [u8; 13] = *b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
 const PROTOCOL: i64 = 1001;
+
+/// Whether the first pickle is the magic number.
+pub(super) fn is_legacy(file: &[u8]) -> bool {
+    let magic = match file {
+        [0x80, 2..=3, rest @ ..] => rest,
+        [0x80, 4..=5, 0x95, _, 0, 0, 0, 0, 0, 0, 0, rest @ ..] => rest,
+        _ => return false,
+    };
+    magic.starts_with(&MAGIC)
+}
 
 /// Reads all pickles and finds the storages; the cursor stands at the file's first byte.
 pub(super) fn read<'a>(
     cursor: &mut Cursor<'a>,
     whole: &Bytes,
 ) -> Result<(Pickled<'a>, Storages), PickleError> {
-    cursor.take(MAGIC.len() as u64)?;
+    // The magic number.
+    unpickle(cursor)?;
     check_protocol(cursor)?;
     check_byte_order(cursor)?;
     let object = unpickle(cursor)?;

@@ -10,8 +10,9 @@
 //! `pytorch-reader` 0.22, the reader of `burn-store`, keeps unknown calls as opaque values where this project
 //! wants them refused by name; it inflates compressed members, reads up to 10 GiB into a tensor that a stride of
 //! 0 expands from a few bytes, has no float8, and brings two archive libraries and a dozen more crates to a leaf
-//! that has six. The reader in `candle-core` comes with that whole framework, `serde-pickle` knows neither storages
-//! nor limits, and `repugnant-pickle` evaluates loosely and is not kept up. The archive itself is read
+//! that has six. The reader in `candle-core`, from which that one grew, comes with the whole framework;
+//! `serde-pickle` has no persistent ids, by which storages are named; `repugnant-pickle` scrapes what it can and is
+//! not kept up. The archive itself is read
 //! by `rawzip`, which has no dependencies and no unsafe code, and inflates nothing.
 
 mod archive;
@@ -46,7 +47,7 @@ use self::{
 
 pub use self::error::{PickleError, PickleForm};
 
-/// The tensors of a `PyTorch` file, in memory.
+/// The tensors of a `PyTorch` file, in memory; the whole file stays there as long as they do.
 ///
 /// Which dictionary is taken for the weights: one without tensors of its own that holds a dictionary `state_dict`,
 /// `model_state_dict`, `model`, `module`, `params_ema` or `params` stands for the first of these that it
@@ -84,7 +85,7 @@ impl PickleSource {
     )]
     pub fn from_bytes(label: impl Into<String>, file: Bytes) -> Result<Self, StreamError> {
         let label = label.into();
-        if file.starts_with(&legacy::MAGIC) {
+        if legacy::is_legacy(&file) {
             let mut cursor = Cursor::new(&label, PickleForm::Legacy, &file);
             let (pickled, storages) = legacy::read(&mut cursor, &file)?;
             return collect(&cursor, &pickled, &storages, file.len());
