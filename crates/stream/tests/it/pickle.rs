@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 use bytes::Bytes;
 use overglaze_stream::{WeightSource, open, source::PickleSource};
 
-use crate::pickled::{self, dict, int, storage, tensor};
+use crate::{
+    pickled::{self, dict, int, storage, tensor},
+    thread_heap::peak_of,
+};
 
 /// Files, and how many entries of each are no weights.
 const FILES: &[(&str, usize)] = &[
@@ -92,6 +95,26 @@ fn contiguous_tensors_are_views_of_the_file() {
     assert!(!is_view("transposed"));
     assert_eq!(source.label(), "memory");
     assert!(source.metadata().is_empty());
+}
+
+#[test]
+fn opening_takes_the_file_once() {
+    const NUM_BYTES: i32 = 8 << 20;
+    let storage = storage("ByteStorage", "0", NUM_BYTES);
+    let weights = dict(&[
+        ("a", tensor(&storage, 0, &[NUM_BYTES], &[1])),
+        ("tied", tensor(&storage, 0, &[NUM_BYTES], &[1])),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.pt");
+    fs::write(&path, pickled::zip(&weights, &vec![7; NUM_BYTES as usize])).unwrap();
+    let (source, heap_bytes) = peak_of(|| open(&path).unwrap());
+    assert_eq!(source.entries().len(), 2);
+    let slack_bytes = 64 << 10;
+    assert!(
+        heap_bytes <= NUM_BYTES as isize + slack_bytes,
+        "{heap_bytes} bytes"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every cut and thousands of small damages to files of both forms: a value or an error, never a panic, and
+//! Every cut and thousands of damaged bytes to files of both forms: a value or an error, never a panic, and
 //! little memory.
 
 use std::{fs, path::PathBuf};
@@ -47,12 +47,12 @@ fn every_cut_is_refused() {
 }
 
 #[test]
-fn every_damaged_byte_gives_a_value_or_an_error() {
+fn damaged_files_give_a_value_or_an_error() {
     let mut random = Random::new(1);
     for name in FILES {
         let whole = file(name);
         let (mut num_read, mut num_refused) = (0, 0);
-        for position in 0..whole.len() {
+        for position in (random.below(3)..whole.len()).step_by(3) {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << random.below(8);
             if random.below(3) == 0 {

@@ -230,6 +230,9 @@ fn gather(
 ) {
     match dimensions {
         [] => copy.extend_from_slice(&storage[begin..begin + element_bytes]),
+        [(dim, stride)] if *stride == element_bytes => {
+            copy.extend_from_slice(&storage[begin..begin + dim * stride]);
+        }
         [(dim, stride), inner @ ..] => {
             for index in 0..*dim {
                 gather(storage, begin + index * stride, inner, element_bytes, copy);

@@ -5,7 +5,7 @@ use super::{
     globals::{ElementType, Global},
 };
 
-/// Several times the objects of a checkpoint with its optimizer; 32 bytes each.
+/// Several times the objects of a checkpoint with its optimizer; 32 bytes each, 128 MiB in all.
 pub(super) const MAX_VALUES: usize = 1 << 22;
 
 /// Index of a value.
