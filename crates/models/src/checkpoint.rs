@@ -168,4 +168,8 @@ impl WeightSource for Prefixed {
         self.source
             .read_into(&format!("{}{name}", self.prefix), buffer)
     }
+
+    fn notes(&self) -> &[String] {
+        self.source.notes()
+    }
 }

@@ -1,11 +1,10 @@
 //! What can go wrong between a weight file and a lease, one sentence each.
 //!
-//! A message names the file, the tensor or layer, what was found, what was expected and what to do. An
-//! underlying cause is not repeated in the message: it is the `source()` of the error.
+//! A message names file, tensor or layer, what was found and expected, and what to do; its cause is its `source()`.
 
 use std::{error::Error, io, path::PathBuf};
 
-use crate::{GgufError, SinkError};
+use crate::{GgufError, SinkError, source::PickleError};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +39,7 @@ pub enum StreamError {
     #[error(
         "the folder `{}` holds no weights: expected `diffusion_pytorch_model.safetensors`, \
          `model.safetensors` (or the `.index.json` of either), a `transformer` folder with one, or \
-         exactly one `.safetensors` or `.gguf` file",
+         exactly one `.safetensors`, `.gguf`, `.bin`, `.pt`, `.pth` or `.ckpt` file",
         path.display()
     )]
     NoWeights {
@@ -318,6 +317,9 @@ pub enum StreamError {
     /// A file could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// A `PyTorch` file is not read.
+    #[error(transparent)]
+    Pickle(#[from] PickleError),
     /// A single weight does not fit.
     #[error(
         "the layer `{layer}` alone needs {needed_bytes} bytes, more than the budget of {budget_bytes}; raise \

@@ -10,6 +10,7 @@ pub(crate) mod header;
 mod mapping;
 mod memory;
 mod open;
+mod pickle;
 mod regular_file;
 mod safetensors;
 mod sharded;
@@ -27,6 +28,7 @@ pub use self::{
     header::is_safetensors_type,
     memory::MemorySource,
     open::open,
+    pickle::{PickleError, PickleForm, PickleSource},
     safetensors::SafetensorsSource,
     sharded::ShardedSource,
     sniff::{Impostor, sniff},
@@ -72,6 +74,11 @@ pub trait WeightSource: fmt::Debug + Send + Sync {
         }
         buffer.copy_from_slice(&bytes);
         Ok(())
+    }
+
+    /// What its owner should know, a sentence each: that it cannot be streamed, what of it was left out.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 }
 

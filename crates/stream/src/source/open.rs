@@ -9,9 +9,10 @@ use std::{
 use crate::StreamError;
 
 use super::{
-    SafetensorsSource, ShardedSource, WeightSource,
+    Impostor, PickleSource, SafetensorsSource, ShardedSource, WeightSource,
     gguf::{BlockTypes, GgufSource, header::MAGIC, split::numbers_in},
     mapping::map_file,
+    pickle, sniff,
 };
 
 const SAFETENSORS: &str = "safetensors";
@@ -23,10 +24,12 @@ const STANDARD_STEMS: [&str; 2] = ["diffusion_pytorch_model", "model"];
 /// Names of files listed in a message at most.
 const MAX_LISTED: usize = 8;
 
-/// Opens weights by path: a safetensors or GGUF file, the `.index.json` of a sharded checkpoint, or a folder.
+/// Opens weights by path: a safetensors or GGUF file, the `.index.json` of a sharded checkpoint, a file of `torch.save`
+/// (told by its content), or a folder.
 ///
 /// In a folder, the index or file of a standard name comes first, then those of a `transformer` folder in it,
-/// then its only safetensors file, then its only GGUF file. `block_types` says what the types of a GGUF file are.
+/// then its only safetensors file, then its only GGUF file. Where there is none, a `PyTorch` file of a standard name or
+/// the only one. `block_types` says what the types of a GGUF file are.
 ///
 /// # Errors
 /// Where nothing is there, nothing or several things could be meant, or the file cannot be used.
@@ -56,10 +59,18 @@ fn open_file(
     let is_gguf = map.starts_with(&MAGIC) && !has_extension(path, SAFETENSORS);
     if is_gguf || has_extension(path, GGUF) {
         Ok(Arc::new(GgufSource::from_map(path, map, block_types)?))
+    } else if is_pickle(path, &map) {
+        Ok(Arc::new(PickleSource::open(path)?))
     } else {
         // A GGUF file that is called a safetensors file is told to be one, as any other such file is.
         Ok(Arc::new(SafetensorsSource::from_map(path, map)?))
     }
+}
+
+/// By its content; but a pickle that calls itself safetensors is taken at its word, and refused as such.
+fn is_pickle(path: &Path, map: &[u8]) -> bool {
+    let found = sniff(&map[..map.len().min(64)]);
+    matches!(found, Some(Impostor::Zip | Impostor::Pickle)) && !has_extension(path, SAFETENSORS)
 }
 
 fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
@@ -80,9 +91,7 @@ fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
     }
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(StreamError::NoWeights {
-            path: folder.to_owned(),
-        }),
+        [] => pickle_in(folder, &transformer),
         several => Err(StreamError::SeveralFiles {
             path: folder.to_owned(),
             found: several
@@ -92,6 +101,16 @@ fn weights_in(folder: &Path) -> Result<PathBuf, StreamError> {
                 .collect(),
         }),
     }
+}
+
+fn pickle_in(folder: &Path, transformer: &Path) -> Result<PathBuf, StreamError> {
+    let mut found = pickle::folder::file_in(folder)?;
+    if found.is_none() && transformer.is_dir() {
+        found = pickle::folder::file_in(transformer)?;
+    }
+    found.ok_or_else(|| StreamError::NoWeights {
+        path: folder.to_owned(),
+    })
 }
 
 fn standard_file(folder: &Path) -> Option<PathBuf> {

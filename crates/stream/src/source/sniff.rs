@@ -54,7 +54,7 @@ impl Impostor {
             Self::LfsPointer => "run `git lfs pull` in its repository to fetch the weights",
             Self::Gguf => "only safetensors files can be opened here, so convert it first",
             Self::Zip | Self::Pickle => {
-                "pickles can run code and are not opened, so convert it to safetensors first"
+                "a pickle is opened under its own name only, and never run, so rename it to .pt or convert it"
             }
         }
     }
