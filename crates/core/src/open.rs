@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use overglaze_quant::formats_by_name;
-use overglaze_stream::{BlockType, StreamError, TensorEntry, WeightSource};
+use overglaze_stream::{BlockType, GgufValue, StreamError, TensorEntry, WeightSource};
 
 /// Opens weights by path: a safetensors or GGUF file, the `.index.json` of a sharded checkpoint, or a folder.
 ///
@@ -101,8 +101,20 @@ impl WeightSource for Described {
         &self.metadata
     }
 
+    fn typed_metadata(&self) -> BTreeMap<String, GgufValue> {
+        let mut values = self.source.typed_metadata();
+        if let Some(config) = self.metadata.get(CONFIG) {
+            values.insert(CONFIG.into(), GgufValue::from(&**config));
+        }
+        values
+    }
+
     fn label(&self) -> String {
         self.source.label()
+    }
+
+    fn notes(&self) -> &[String] {
+        self.source.notes()
     }
 
     fn read(&self, name: &str) -> Result<Bytes, StreamError> {

@@ -8,6 +8,7 @@
 mod block;
 mod device;
 mod dot;
+pub mod fit;
 mod input_rows;
 mod linear;
 pub mod minifloat;
