@@ -24,6 +24,8 @@ pub struct LoadedModel {
     pub label: String,
     /// The demo's words; other models have text encoders elsewhere.
     pub words: Option<WordEmbedding>,
+    /// What is to be said of its file.
+    pub notes: Vec<String>,
     /// The scheduler's configuration beside it.
     pub scheduler: Option<SchedulerConfig>,
     /// Where it runs.
@@ -55,6 +57,7 @@ impl LoadedModel {
             true => Some(demo::words()?),
             false => None,
         };
+        let notes = files.source.notes().to_vec();
         let loader = loader_config(device, flags)?;
         let options = FluxLoadOptions {
             config: files.config,
@@ -64,6 +67,7 @@ impl LoadedModel {
             flux: FluxModel::load(files.source, options)?,
             label: path.map_or_else(|| demo::NAME.into(), loras::name),
             words,
+            notes,
             scheduler: path.map_or(Ok(None), scheduler_beside)?,
             device: device.clone(),
         })

@@ -103,6 +103,7 @@ fn inspected(
         },
         false => error,
     })?;
+    console.notes(&source.label(), source.notes());
     let demo = match config.is_none() && demo::is_made_of(&*source) {
         true => Some(demo::config()?),
         false => None,

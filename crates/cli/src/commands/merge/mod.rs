@@ -73,6 +73,7 @@ pub(crate) fn run(
         Some(path) => tensor_file::open(path)?,
         None => demo::weights()?,
     };
+    console.notes(&model.label(), model.notes());
     let catalog = LayerCatalog::new(&TensorShapes::of(&*model))?;
     let adapters = adapters(&args.loras, &device)?;
     let sets: Vec<_> = adapters
