@@ -74,6 +74,11 @@ impl Console {
         }
     }
 
+    /// Prints what is to be said of a file, as remarks that name it.
+    pub(crate) fn file_notes(&self, notes: &[String]) {
+        notes.iter().for_each(|note| self.note(note));
+    }
+
     /// Prints what is to be said of the adapter `name`, as remarks.
     pub(crate) fn notes(&self, name: &str, notes: &[String]) {
         for note in notes {

@@ -83,7 +83,7 @@ pub fn sample(
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let mut model = LoadedModel::load(path, config, &device, flags)?;
-    console.notes(&model.label, &model.notes);
+    console.file_notes(&model.notes);
     let scene = Scene::new(&args.scene, &model, console)?;
     let labels: Vec<_> = scene.prompts.labels.iter().map(String::as_str).collect();
     check_size(&model, &scene, &labels, &[String::new()])?;

@@ -103,7 +103,7 @@ fn inspected(
         },
         false => error,
     })?;
-    console.notes(&source.label(), source.notes());
+    console.file_notes(source.notes());
     let demo = match config.is_none() && demo::is_made_of(&*source) {
         true => Some(demo::config()?),
         false => None,

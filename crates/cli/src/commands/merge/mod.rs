@@ -73,7 +73,7 @@ pub(crate) fn run(
         Some(path) => tensor_file::open(path)?,
         None => demo::weights()?,
     };
-    console.notes(&model.label(), model.notes());
+    console.file_notes(model.notes());
     let catalog = LayerCatalog::new(&TensorShapes::of(&*model))?;
     let adapters = adapters(&args.loras, &device)?;
     let sets: Vec<_> = adapters

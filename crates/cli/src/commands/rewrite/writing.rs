@@ -95,7 +95,7 @@ fn write(
     console: &Console,
     fill: impl FnOnce(&mut BufWriter<&File>, &mut dyn FnMut(u64)) -> Result<(), overglaze_core::Error>,
 ) -> Result<Rewritten, CliError> {
-    console.notes(&source.label(), source.notes());
+    console.file_notes(source.notes());
     let start = Instant::now();
     let bar = progress::bytes(console, bytes);
     bar.set_message("writing");

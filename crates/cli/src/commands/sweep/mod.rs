@@ -89,7 +89,7 @@ pub fn sweep(args: &SweepArgs, flags: &GlobalArgs, console: &Console) -> Result<
     let device = device::resolve(flags.device)?;
     let (path, config) = (args.scene.model.as_deref(), args.scene.config.as_deref());
     let model = LoadedModel::load(path, config, &device, flags)?;
-    console.notes(&model.label, &model.notes);
+    console.file_notes(&model.notes);
     sweep_into(outputs, model, args, console)
 }
 
