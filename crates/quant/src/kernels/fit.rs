@@ -18,7 +18,8 @@ pub fn symmetric_scale(values: &[f32], max: f32) -> f32 {
     if largest == 0.0 {
         return 0.0;
     }
-    let candidates = (-CANDIDATES..=CANDIDATES).map(|step| -(max + 0.1 * step as f32) / largest);
+    let candidates =
+        (-CANDIDATES..=CANDIDATES).map(|step| -(max + 0.1 * f32::from(step)) / largest);
     let mut best = (0.0, 0.0);
     for inverse in candidates {
         let (mut products, mut squares) = (0.0, 0.0);
@@ -40,62 +41,90 @@ pub fn symmetric_scale(values: &[f32], max: f32) -> f32 {
 #[must_use]
 pub fn affine(values: &[f32], max: f32) -> [f32; 2] {
     let least = values.iter().copied().fold(0.0, f32::min);
+    let [scale, start] = best(values, least, max, |sums| match sums.line() {
+        Some([scale, start]) if start <= 0.0 => Some([scale, start]),
+        _ => Some([sums.ray()?, 0.0]),
+    });
+    [scale, -start]
+}
+
+/// `value ≈ scale · code + start`, codes from 0 to `max`: `[scale, start]`.
+#[must_use]
+pub fn line(values: &[f32], max: f32) -> [f32; 2] {
+    let least = values.iter().copied().fold(f32::INFINITY, f32::min);
+    best(values, least, max, Sums::line)
+}
+
+/// The best scale and start for codes that begin about at `least`; `solve` finds them for given codes.
+fn best(
+    values: &[f32],
+    least: f32,
+    max: f32,
+    solve: impl Fn(&Sums) -> Option<[f32; 2]>,
+) -> [f32; 2] {
     let span = values.iter().copied().fold(f32::NEG_INFINITY, f32::max) - least;
-    if span <= 0.0 {
-        return [0.0, -least];
+    if !(span > 0.0 && span.is_finite()) {
+        return [0.0, least];
     }
-    let mut best = (f32::INFINITY, [span / max, -least]);
+    let mut best = (f32::INFINITY, [span / max, least]);
     for step in -CANDIDATES..=CANDIDATES {
-        let inverse = (max + 0.1 * step as f32) / span;
-        let codes = || {
-            let code = |value: &f32| {
-                ((value - least) * inverse)
-                    .round_ties_even()
-                    .clamp(0.0, max)
-            };
-            values.iter().map(code)
+        let inverse = (max + 0.1 * f32::from(step)) / span;
+        let code = |value: &f32| {
+            ((value - least) * inverse)
+                .round_ties_even()
+                .clamp(0.0, max)
         };
-        let solved = solved(values, codes());
-        let errors = values.iter().zip(codes());
-        let error = errors.map(|(value, code)| {
-            let error = solved[0] * code - solved[1] - value;
+        let pairs = || values.iter().map(|value| (*value, code(value)));
+        let Some([scale, start]) = solve(&Sums::of(pairs())) else {
+            continue;
+        };
+        let errors = pairs().map(|(value, code)| {
+            let error = scale * code + start - value;
             error * error
         });
-        let error: f32 = error.sum();
-        if solved[0] > 0.0 && error < best.0 {
-            best = (error, solved);
+        let error: f32 = errors.sum();
+        if scale > 0.0 && error < best.0 {
+            best = (error, [scale, start]);
         }
     }
     best.1
 }
 
-/// The scale and minimum of the smallest squared error for these codes.
-fn solved(values: &[f32], codes: impl Iterator<Item = f32>) -> [f32; 2] {
-    let count = values.len() as f32;
-    let (mut sum, mut code_sum, mut squares, mut products) = (0.0, 0.0, 0.0, 0.0);
-    for (value, code) in values.iter().zip(codes) {
-        sum += value;
-        code_sum += code;
-        squares += code * code;
-        products += value * code;
-    }
-    let determinant = count * squares - code_sum * code_sum;
-    if determinant > 0.0 {
-        let scale = (count * products - code_sum * sum) / determinant;
-        let minimum = (code_sum * products - squares * sum) / determinant;
-        if minimum >= 0.0 {
-            return [scale, minimum];
+/// Sums over values and their codes.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    count: f32,
+    values: f32,
+    codes: f32,
+    squares: f32,
+    products: f32,
+}
+
+impl Sums {
+    fn of(pairs: impl Iterator<Item = (f32, f32)>) -> Self {
+        let mut sums = Self::default();
+        for (value, code) in pairs {
+            sums.count += 1.0;
+            sums.values += value;
+            sums.codes += code;
+            sums.squares += code * code;
+            sums.products += value * code;
         }
+        sums
     }
-    // Without an offset.
-    [
-        if squares > 0.0 {
-            products / squares
-        } else {
-            0.0
-        },
-        0.0,
-    ]
+
+    /// Scale and start of the smallest squared error.
+    fn line(&self) -> Option<[f32; 2]> {
+        let determinant = self.count * self.squares - self.codes * self.codes;
+        let scale = self.count * self.products - self.codes * self.values;
+        let start = self.squares * self.values - self.codes * self.products;
+        (determinant > 0.0).then(|| [scale / determinant, start / determinant])
+    }
+
+    /// The scale of the smallest squared error where the start is 0.
+    fn ray(&self) -> Option<f32> {
+        (self.squares > 0.0).then(|| self.products / self.squares)
+    }
 }
 
 /// Candidates to each side of the scale that spans the values.

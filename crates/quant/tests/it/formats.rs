@@ -10,7 +10,7 @@ use safetensors::SafeTensors;
 /// A case of gguf-py: same bytes, same bits.
 fn check_golden(tag: &str) {
     let path = format!(
-        "{}/tests/data/{tag}.safetensors",
+        "{}/../../cases/quant_gguf/{tag}.safetensors",
         env!("CARGO_MANIFEST_DIR")
     );
     let file = fs::read(path).unwrap();
@@ -62,7 +62,13 @@ fn check_any_rows(weight: &QuantizedTensor, expected: &[f32]) {
 
 #[test]
 fn golden_cases_match_bit_for_bit() {
-    check_golden("Q8_0");
+    for tag in [
+        "BF16", "IQ1_M", "IQ1_S", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S", "IQ3_XXS", "IQ4_NL",
+        "IQ4_XS", "MXFP4", "NVFP4", "Q2_K", "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K",
+        "Q6_K", "Q8_0", "TQ1_0", "TQ2_0",
+    ] {
+        check_golden(tag);
+    }
 }
 
 #[test]

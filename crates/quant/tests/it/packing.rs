@@ -3,15 +3,24 @@
 use bytes::Bytes;
 use overglaze_quant::{Part, Parts, QuantFormat, QuantizedTensor, formats_by_name, values_bytes};
 
-/// `[d_output, d_input]` with `d_input` rounded up to whole blocks, of finite values of both signs.
+/// `[d_output, d_input]` with `d_input` rounded up to whole blocks, of finite values of both signs: those of [`values`]
+/// where the format can be written, of any size else.
 pub(crate) fn packed(
     format: &'static dyn QuantFormat,
     [d_output, d_input]: [usize; 2],
 ) -> QuantizedTensor {
     let block = format.block().unwrap();
     let shape = [d_output, d_input.next_multiple_of(block.len)];
-    let bytes = finite_bytes(num_bytes(format, shape));
-    QuantizedTensor::new(format, shape, Parts::values(bytes.into())).unwrap()
+    let parts = match format.encoder() {
+        Some(encoder) => encoder.encode(&weights(shape), shape),
+        // As an f64, and as an integer a large one.
+        None if block.bytes == size_of::<f64>() => {
+            let doubles = weights(shape).into_iter().map(f64::from);
+            Parts::values(doubles.flat_map(f64::to_le_bytes).collect())
+        }
+        None => Parts::values(finite_bytes(num_bytes(format, shape)).into()),
+    };
+    QuantizedTensor::new(format, shape, parts).unwrap()
 }
 
 /// The same matrix with its bytes at `offset` within an allocation.
@@ -29,6 +38,19 @@ pub(crate) fn num_bytes(format: &'static dyn QuantFormat, shape: [usize; 2]) -> 
 pub(crate) fn block_formats() -> Vec<&'static dyn QuantFormat> {
     let formats = formats_by_name().into_iter();
     formats.filter(|format| format.block().is_some()).collect()
+}
+
+/// Those that hold values of ordinary size in [`packed`].
+pub(crate) fn ordinary_formats() -> Vec<&'static dyn QuantFormat> {
+    let formats = block_formats().into_iter();
+    formats
+        .filter(|format| format.encoder().is_some() || format.dense_dtype().is_some())
+        .collect()
+}
+
+/// As [`values`], in another order: a product of the two is no sum of squares.
+fn weights([d_output, d_input]: [usize; 2]) -> Vec<f32> {
+    values(d_output * d_input).into_iter().rev().collect()
 }
 
 /// Values between -1 and 1, none of them special.

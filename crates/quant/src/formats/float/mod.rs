@@ -3,3 +3,8 @@
 mod bf16;
 mod f16;
 mod f32;
+mod f64;
+mod i16;
+mod i32;
+mod i64;
+mod i8;

@@ -1,0 +1,22 @@
+//! `f64`: IEEE 754 binary64, little-endian, rounded to the nearest f32.
+
+use crate::{kernels::Unpack, register_format};
+
+register_format! {
+    /// 64 bits a value.
+    F64 { name: "f64", tag: "F64", ggml_type: 28, block: [1, 8] }
+}
+
+impl Unpack<32, 256> for F64 {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 256], values: &mut [f32; 32]) {
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "rounding to the nearest f32 is the meaning"
+            )]
+            let nearest = f64::from_le_bytes(*bytes) as f32;
+            *value = nearest;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! GGML `Q3_K`: blocks of 256 values, 16 groups of 16 with signed scales of 6 bits: `value = d·(s - 32) · q`, q from -4
+//! to 3.
+//!
+//! Layout: `hmask: [u8; 32] | qs: [u8; 64] | scales: [u8; 12] | d: f16`, 110 bytes. The lower two bits of the codes stand
+//! as in `Q2_K`; the third bit of value 32·j + l, inverted, is bit j of `hmask` byte l. Scales: the lower four bits of
+//! group g in half g / 8 of byte g mod 8, the upper two in bits 2·(g / 4) of byte 8 + g mod 4 (`block_q3_K` in
+//! ggml-common.h).
+
+use crate::{
+    kernels::{Pack, Unpack},
+    register_format,
+};
+
+use super::{half_at, symmetric_groups};
+
+register_format! {
+    /// 3.4375 bits a value.
+    Q3K { name: "q3_k", tag: "Q3_K", ggml_type: 11, block: [256, 110], writable }
+}
+
+impl Unpack<256, 110> for Q3K {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 110], values: &mut [f32; 256]) {
+        let d = half_at(bytes, 108);
+        let scales: &[u8; 12] = bytes[96..108].try_into().expect("there are 12");
+        for group in 0..16 {
+            let low = scales[group % 8] >> (group / 8 * 4) & 15;
+            let high = scales[8 + group % 4] >> (group / 4 * 2) & 3;
+            let scale = d * (f32::from(low | high << 4) - 32.0);
+            let (first, shift) = (32 + group / 8 * 32 + group % 2 * 16, group / 2 % 4 * 2);
+            for l in 0..16 {
+                let code = bytes[first + l] >> shift & 3;
+                let third = bytes[group % 2 * 16 + l] >> (group / 2) & 1;
+                values[16 * group + l] = scale * (f32::from(code | third << 2) - 4.0);
+            }
+        }
+    }
+}
+
+impl Pack<256, 110> for Q3K {
+    fn pack(values: &[f32; 256], bytes: &mut [u8; 110]) {
+        let (d, scales) = symmetric_groups(values, 4.0, 32.0);
+        bytes.fill(0);
+        bytes[108..].copy_from_slice(&d.to_le_bytes());
+        for group in 0..16 {
+            let stored = super::shifted(scales[group], 32);
+            bytes[96 + group % 8] |= (stored & 15) << (group / 8 * 4);
+            bytes[104 + group % 4] |= stored >> 4 << (group / 4 * 2);
+            let scale = d.to_f32() * f32::from(scales[group]);
+            let (first, shift) = (32 + group / 8 * 32 + group % 2 * 16, group / 2 % 4 * 2);
+            for l in 0..16 {
+                let code = super::code(values[16 * group + l], scale, 4.0, 7.0);
+                bytes[first + l] |= (code & 3) << shift;
+                bytes[group % 2 * 16 + l] |= code >> 2 << (group / 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! GGML `Q4_1`: blocks of 32 values, an f16 scale, an f16 minimum and 32 codes of 4 bits: `value = d · q + m`.
+//!
+//! Layout: `d: f16 | m: f16 | qs: [u8; 16]`, 20 bytes: value i in the low half of byte i, value i + 16 in the high half
+//! (`block_q4_1` in ggml-common.h).
+
+use crate::{
+    kernels::{Pack, Unpack},
+    register_format,
+};
+
+use super::{code, half_at, put_span};
+
+register_format! {
+    /// 5 bits a value.
+    Q4_1 { name: "q4_1", tag: "Q4_1", ggml_type: 3, block: [32, 20], writable }
+}
+
+impl Unpack<32, 20> for Q4_1 {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 20], values: &mut [f32; 32]) {
+        let (d, m) = (half_at(bytes, 0), half_at(bytes, 2));
+        for i in 0..16 {
+            let byte = bytes[4 + i];
+            values[i] = d * f32::from(byte & 15) + m;
+            values[16 + i] = d * f32::from(byte >> 4) + m;
+        }
+    }
+}
+
+impl Pack<32, 20> for Q4_1 {
+    fn pack(values: &[f32; 32], bytes: &mut [u8; 20]) {
+        let [d, m] = put_span(values, 15.0, bytes);
+        let q = |value: f32| code(value - m, d, 0.0, 15.0);
+        for i in 0..16 {
+            bytes[4 + i] = q(values[i]) | q(values[16 + i]) << 4;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! GGML `Q4_K`: blocks of 256 values, 8 groups of 32 with scales and minima of 6 bits: `value = d·s · q - dmin·m`.
+//!
+//! Layout: `d: f16 | dmin: f16 | scales: [u8; 12] | qs: [u8; 128]`, 144 bytes: group 2j in the low halves of bytes 32·j to
+//! 32·j + 31, group 2j + 1 in the high halves (`block_q4_K` in ggml-common.h).
+
+use crate::{
+    kernels::{Pack, Unpack},
+    register_format,
+};
+
+use super::{Groups, half_at, six_bits};
+
+register_format! {
+    /// 4.5 bits a value.
+    Q4K { name: "q4_k", tag: "Q4_K", ggml_type: 12, block: [256, 144], writable }
+}
+
+impl Unpack<256, 144> for Q4K {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 144], values: &mut [f32; 256]) {
+        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
+        let scales: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
+        for pair in 0..4 {
+            let [(low_scale, low_minimum), (high_scale, high_minimum)] = [0, 1].map(|half| {
+                let [scale, minimum] = six_bits(scales, 2 * pair + half);
+                (d * f32::from(scale), dmin * f32::from(minimum))
+            });
+            for l in 0..32 {
+                let byte = bytes[16 + 32 * pair + l];
+                values[64 * pair + l] = low_scale * f32::from(byte & 15) - low_minimum;
+                values[64 * pair + 32 + l] = high_scale * f32::from(byte >> 4) - high_minimum;
+            }
+        }
+    }
+}
+
+impl Pack<256, 144> for Q4K {
+    fn pack(values: &[f32; 256], bytes: &mut [u8; 144]) {
+        let groups = Groups::<8>::affine(values, 15.0, 63.0);
+        bytes.fill(0);
+        groups.put_header(bytes);
+        for group in 0..8 {
+            for l in 0..32 {
+                let code = groups.code(group, values[32 * group + l], 15.0);
+                bytes[16 + group / 2 * 32 + l] |= code << (group % 2 * 4);
+            }
+        }
+    }
+}

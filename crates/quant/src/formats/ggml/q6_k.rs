@@ -1,0 +1,61 @@
+//! GGML `Q6_K`: blocks of 256 values, 16 groups of 16 with signed scales of 8 bits: `value = d·s · (q - 32)`.
+//!
+//! Layout: `ql: [u8; 128] | qh: [u8; 64] | scales: [i8; 16] | d: f16`, 210 bytes. In each half of 128 values, value
+//! 32·j + l has its lower four bits in half j / 2 of `ql` byte 32·(j mod 2) + l and its upper two in bits 2j of `qh` byte l
+//! (`block_q6_K` in ggml-common.h).
+
+use crate::{
+    kernels::{Pack, Unpack},
+    register_format,
+};
+
+use super::{code, half_at, symmetric_groups};
+
+register_format! {
+    /// 6.5625 bits a value.
+    Q6K { name: "q6_k", tag: "Q6_K", ggml_type: 14, block: [256, 210], writable }
+}
+
+impl Unpack<256, 210> for Q6K {
+    #[inline(always)]
+    fn unpack(bytes: &[u8; 210], values: &mut [f32; 256]) {
+        let d = half_at(bytes, 208);
+        for group in 0..16 {
+            let scale = d * f32::from(bytes[192 + group].cast_signed());
+            let [low, high] = places(group);
+            for l in 0..16 {
+                let code =
+                    (bytes[low.0 + l] >> low.1 & 15) | (bytes[high.0 + l] >> high.1 & 3) << 4;
+                values[16 * group + l] = scale * (f32::from(code) - 32.0);
+            }
+        }
+    }
+}
+
+impl Pack<256, 210> for Q6K {
+    fn pack(values: &[f32; 256], bytes: &mut [u8; 210]) {
+        let (d, scales) = symmetric_groups(values, 32.0, 128.0);
+        bytes.fill(0);
+        bytes[208..].copy_from_slice(&d.to_le_bytes());
+        for group in 0..16 {
+            bytes[192 + group] = scales[group].cast_unsigned();
+            let scale = d.to_f32() * f32::from(scales[group]);
+            let [low, high] = places(group);
+            for l in 0..16 {
+                let code = code(values[16 * group + l], scale, 32.0, 63.0);
+                bytes[low.0 + l] |= (code & 15) << low.1;
+                bytes[high.0 + l] |= code >> 4 << high.1;
+            }
+        }
+    }
+}
+
+/// Byte and bit of the lower four and of the upper two bits of a group's first value.
+#[inline(always)]
+fn places(group: usize) -> [(usize, usize); 2] {
+    let (half, j, l) = (group / 8, group / 2 % 4, group % 2 * 16);
+    [
+        (64 * half + j % 2 * 32 + l, j / 2 * 4),
+        (128 + 32 * half + l, 2 * j),
+    ]
+}
