@@ -56,6 +56,12 @@ impl Case {
         self.source.metadata().get(key).map(String::as_str)
     }
 
+    /// Whether there is such a metadata entry.
+    #[must_use]
+    pub fn has_meta(&self, key: &str) -> bool {
+        self.meta(key).is_some()
+    }
+
     /// A metadata entry that holds JSON.
     #[must_use]
     pub fn json(&self, key: &str) -> Value {
@@ -181,7 +187,7 @@ impl Case {
     }
 }
 
-fn dtype_of(tag: &str) -> Option<DType> {
+pub(crate) fn dtype_of(tag: &str) -> Option<DType> {
     Some(match tag {
         "F64" => DType::F64,
         "F32" => DType::F32,

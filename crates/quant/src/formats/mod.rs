@@ -1,4 +1,5 @@
 //! The formats, one file each, by the library that writes them. A file registers itself: nothing else names it.
 
+mod bitsandbytes;
 mod float;
 mod ggml;

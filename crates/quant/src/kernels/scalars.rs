@@ -70,6 +70,16 @@ impl<'a> Scalars<'a> {
         }
     }
 
+    /// The bits of number `index`, where numbers are bytes.
+    ///
+    /// # Panics
+    /// If there is no such number.
+    #[must_use]
+    #[inline(always)]
+    pub fn byte(&self, index: usize) -> u8 {
+        self.bytes[index]
+    }
+
     /// All of them, in f32.
     pub fn iter(&self) -> impl Iterator<Item = f32> + use<'a> {
         let numbers = *self;

@@ -8,7 +8,7 @@ use overglaze_core::{LayerLoader, LoaderConfig, packed_weight};
 use overglaze_stream::{MemorySource, WeightSource};
 
 use super::{Refusal, against, expected_names, sequence::in_words};
-use crate::{AnyLayer, Case, Comparison};
+use crate::{AnyLayer, Case, Comparison, case::dtype_of};
 
 /// Compares every expected output, alone and on the way to `device`.
 pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
@@ -24,6 +24,9 @@ pub(crate) fn run(case: &Case, device: &Device) -> Result<Comparison, Refusal> {
 
 /// What is computed here for the output `name`.
 fn outputs(case: &Case, name: &str, device: &Device) -> Result<Vec<TensorData>, Refusal> {
+    if case.has_meta("layout") {
+        return tensor_of_file(case, name, device);
+    }
     match name {
         "out.f32" => decoded(case, &*blocks(case)?, (WEIGHT, name), device),
         "out.dequant" => decoded(case, &**case.source(), ("param.weight", name), device),
@@ -36,6 +39,29 @@ fn outputs(case: &Case, name: &str, device: &Device) -> Result<Vec<TensorData>, 
             decoded(case, &**case.source(), (&weight, name), device)
         }
     }
+}
+
+/// The tensor of the GGUF file beside the case: plain numbers as they stand, packed ones decoded.
+fn tensor_of_file(case: &Case, name: &str, device: &Device) -> Result<Vec<TensorData>, Refusal> {
+    let source = overglaze_core::open(&case.folder.join("tiny.gguf")).map_err(in_words)?;
+    let tensor = name.strip_prefix("out.").unwrap_or(name);
+    let expected = case.data(name)?;
+    let entry = source.entries().get(tensor);
+    let entry = entry.ok_or_else(|| Refusal::Failed(format!("no tensor `{tensor}`")))?;
+    if entry.shape != expected.shape().to_vec() {
+        let why = format!(
+            "{tensor} has shape {:?}, expected {:?}",
+            entry.shape,
+            expected.shape()
+        );
+        return Err(Refusal::Failed(why));
+    }
+    if dtype_of(&entry.tag) == Some(expected.dtype()) {
+        let bytes = source.read(tensor).map_err(in_words)?.to_vec();
+        let found = TensorData::from_bytes_vec(bytes, entry.shape.clone(), expected.dtype());
+        return Ok(vec![found]);
+    }
+    decoded(case, &*source, (tensor, name), device)
 }
 
 /// The weight's values as the host decodes them and as they arrive on `device`, in the shape and type of the output

@@ -1,0 +1,421 @@
+//! `NF4` and `FP4`: codes of 4 bits into a table of 16, and a scale for each block of values: `value = table[q] · absmax`.
+//!
+//! Blocks run over the flattened matrix, so one may begin in a row and end in the next; of two values in a byte the first is
+//! in the high half. The tensors of a weight `w`, as `Linear4bit.state_dict()` of bitsandbytes writes them:
+//!
+//! | tensor | what |
+//! |---|---|
+//! | `w` | U8, two values a byte, of any shape |
+//! | `w.absmax` | the scales, F32; U8 where they are quantized, too |
+//! | `w.quant_map` | the table, F32 `[16]` |
+//! | `w.nested_absmax`, `w.nested_quant_map` | F32 `[…]` and `[256]`: `absmax = map[q] · nested_absmax + offset` |
+//! | `w.quant_state.bitsandbytes__nf4` (or `fp4`) | JSON: block sizes, offset, logical shape |
+//!
+//! The tables: NF4 has equal parts of a normal distribution (QLoRA, <https://arxiv.org/abs/2305.14314>, appendix E); FP4 has a
+//! sign, two bits of exponent and one of mantissa, over its largest value. Decoded values are the products in f32;
+//! bitsandbytes rounds them to the type it computes in.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::{
+    Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
+    StoredContent, StoredTensor, TensorFile, expect_part,
+    kernels::{Scalars, WeightRows},
+    num_values,
+};
+
+use super::quant_state::QuantState;
+
+inventory::submit! { FormatEntry(&NF4) }
+inventory::submit! { FormatEntry(&FP4) }
+
+static NF4: FourBit = FourBit {
+    name: "nf4",
+    table: [
+        -1.0,
+        -0.696_192_8,
+        -0.525_073_05,
+        -0.394_917_5,
+        -0.284_441_38,
+        -0.184_773_43,
+        -0.091_050_036,
+        0.0,
+        0.079_580_3,
+        0.160_930_2,
+        0.246_112_3,
+        0.337_915_24,
+        0.440_709_83,
+        0.562_617,
+        0.722_956_84,
+        1.0,
+    ],
+};
+
+static FP4: FourBit = FourBit {
+    name: "fp4",
+    table: [
+        0.0,
+        0.005_208_333_5,
+        0.666_666_7,
+        1.0,
+        0.333_333_34,
+        0.5,
+        0.166_666_67,
+        0.25,
+        0.0,
+        -0.005_208_333_5,
+        -0.666_666_7,
+        -1.0,
+        -0.333_333_34,
+        -0.5,
+        -0.166_666_67,
+        -0.25,
+    ],
+};
+
+/// Four bits and a share of a scale a value.
+#[derive(Debug)]
+struct FourBit {
+    name: &'static str,
+    /// The values of the codes, where a file does not bring its own.
+    table: [f32; 16],
+}
+
+const ABSMAX: &str = "absmax";
+const TABLE: &str = "quant_map";
+const NESTED_ABSMAX: &str = "nested_absmax";
+const NESTED_TABLE: &str = "nested_quant_map";
+/// Block length and nested block length, u32, and the nested offset, f32.
+const GEOMETRY: &str = "geometry";
+
+impl QuantFormat for FourBit {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {
+        let place = self.state_name(name);
+        if file.head(&place).is_none() || file.head(name).is_none() {
+            return Ok(None);
+        }
+        let read = file.read(&place).map_err(|source| QuantError::Read {
+            format: self.name,
+            tensor: place.clone(),
+            source,
+        })?;
+        let state = QuantState::read(self.name, &place, &read)?;
+        let mut parts = vec![FoundPart::in_file(Part::VALUES, name)];
+        for part in [ABSMAX, TABLE, NESTED_ABSMAX, NESTED_TABLE] {
+            let tensor = format!("{name}.{part}");
+            if file.head(&tensor).is_some() {
+                parts.push(FoundPart::in_file(part, tensor));
+            }
+        }
+        parts.push(FoundPart::Known(geometry(&state)));
+        Ok(Some(FoundWeight {
+            format: self.registered(),
+            shape: state.shape,
+            parts,
+            described_by: vec![place],
+        }))
+    }
+
+    fn validate(&self, shape: [usize; 2], parts: &Parts) -> Result<(), QuantError> {
+        let num_values = num_values(self.name, shape)?;
+        expect_part(self.name, parts, Part::VALUES, num_values.div_ceil(2))?;
+        expect_part(self.name, parts, GEOMETRY, 12)?;
+        let Geometry {
+            block_len,
+            nested_len,
+            ..
+        } = Geometry::of(parts);
+        let num_blocks = num_values.div_ceil(block_len);
+        if parts.get(TABLE).is_some() {
+            self.expect_floats(parts, TABLE, 16)?;
+        }
+        match parts.get(ABSMAX).map(|part| part.tag.as_str()) {
+            Some("U8") => {
+                expect_part(self.name, parts, ABSMAX, num_blocks)?;
+                self.expect_floats(parts, NESTED_TABLE, 256)?;
+                self.expect_floats(parts, NESTED_ABSMAX, num_blocks.div_ceil(nested_len))
+            }
+            _ => self.expect_floats(parts, ABSMAX, num_blocks),
+        }
+    }
+
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        let scales = Scales::of(rows.parts());
+        let table = self.table_of(rows.parts());
+        let packed = rows.parts().bytes(Part::VALUES);
+        let Range { start, end } = rows.values();
+        let mut at = start;
+        while at < end {
+            let block = at / scales.block_len;
+            let next = end.min((block + 1) * scales.block_len);
+            let scale = scales.get(block);
+            let scaled = table.map(|value| value * scale);
+            decode(packed, at, &scaled, &mut values[at - start..next - start]);
+            at = next;
+        }
+    }
+
+    fn encoder(&self) -> Option<&dyn Encode> {
+        Some(self)
+    }
+}
+
+impl FourBit {
+    /// The same as it is registered.
+    fn registered(&self) -> &'static dyn QuantFormat {
+        if self.name == NF4.name { &NF4 } else { &FP4 }
+    }
+
+    fn state_name(&self, weight: &str) -> String {
+        format!("{weight}.quant_state.bitsandbytes__{}", self.name)
+    }
+
+    fn table_of(&self, parts: &Parts) -> [f32; 16] {
+        let own = parts.get(TABLE).and_then(Part::scalars);
+        let mut table = self.table;
+        if let Some(own) = own {
+            table
+                .iter_mut()
+                .zip(own.iter())
+                .for_each(|(value, own)| *value = own);
+        }
+        table
+    }
+
+    /// That `part` is `len` numbers of 32 bits.
+    fn expect_floats(
+        &self,
+        parts: &Parts,
+        part: &'static str,
+        len: usize,
+    ) -> Result<(), QuantError> {
+        let Some(found) = parts.get(part) else {
+            return Err(QuantError::MissingPart {
+                format: self.name,
+                part,
+            });
+        };
+        if found.tag != "F32" {
+            return Err(QuantError::BadPart {
+                format: self.name,
+                part,
+                found: format!("is of type {}", found.tag),
+                expected: "F32".into(),
+            });
+        }
+        expect_part(self.name, parts, part, len * size_of::<f32>())
+    }
+}
+
+impl Encode for FourBit {
+    fn encode(&self, values: &[f32], _shape: [usize; 2]) -> Parts {
+        let blocks = values.chunks(BLOCK_LEN);
+        let scales: Vec<f32> = blocks.map(largest).collect();
+        let mut packed = vec![0_u8; values.len().div_ceil(2)];
+        for (at, value) in values.iter().enumerate() {
+            let scale = scales[at / BLOCK_LEN];
+            let ratio = if scale == 0.0 {
+                0.0
+            } else {
+                value * scale.recip()
+            };
+            packed[at / 2] |= self.nearest(ratio) << (4 * (1 - at % 2));
+        }
+        let floats =
+            |values: &[f32]| -> Bytes { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        Parts::new(vec![
+            part(Part::VALUES, "U8", packed.len(), packed.into()),
+            part(ABSMAX, "F32", scales.len(), floats(&scales)),
+            part(TABLE, "F32", 16, floats(&self.table)),
+            geometry(&QuantState {
+                blocksize: BLOCK_LEN_U32,
+                shape: Vec::new(),
+                nested_blocksize: None,
+                nested_offset: None,
+            }),
+        ])
+    }
+
+    fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<StoredTensor> {
+        let num_values = shape.iter().product::<usize>();
+        let (num_blocks, num_bytes) = (num_values.div_ceil(BLOCK_LEN), num_values.div_ceil(2));
+        let tensor = |suffix: &str, tag, shape: &[usize], num_bytes, content| StoredTensor {
+            name: format!("{name}{suffix}"),
+            tag,
+            shape: shape.to_vec(),
+            num_bytes,
+            content,
+        };
+        let state = self.state_of(shape);
+        vec![
+            tensor(
+                ".absmax",
+                "F32",
+                &[num_blocks],
+                4 * num_blocks,
+                StoredContent::Part(ABSMAX),
+            ),
+            tensor(".quant_map", "F32", &[16], 64, StoredContent::Part(TABLE)),
+            tensor(
+                "",
+                "U8",
+                &[num_bytes, 1],
+                num_bytes,
+                StoredContent::Part(Part::VALUES),
+            ),
+            StoredTensor {
+                name: self.state_name(name),
+                tag: "U8",
+                shape: vec![state.len()],
+                num_bytes: state.len(),
+                content: StoredContent::Bytes(state.into()),
+            },
+        ]
+    }
+
+    fn row_step(&self) -> usize {
+        1
+    }
+}
+
+impl FourBit {
+    /// The JSON of a weight of `shape`, filled up with blanks so that what follows it stays aligned.
+    fn state_of(&self, shape: &[usize]) -> String {
+        let mut state = serde_json::json!({
+            "quant_type": self.name,
+            "blocksize": BLOCK_LEN,
+            "dtype": "float32",
+            "shape": shape,
+        })
+        .to_string();
+        while state.len() % 8 != 0 {
+            state.push(' ');
+        }
+        state
+    }
+
+    /// The code whose value is nearest to `ratio`.
+    fn nearest(&self, ratio: f32) -> u8 {
+        let distance = |code: &u8| (self.table[usize::from(*code)] - ratio).abs();
+        let codes = 0_u8..16;
+        codes
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            .expect("there are sixteen")
+    }
+}
+
+/// The numbers of the part [`GEOMETRY`].
+struct Geometry {
+    block_len: usize,
+    nested_len: usize,
+    offset: f32,
+}
+
+impl Geometry {
+    fn of(parts: &Parts) -> Self {
+        let (words, _) = parts.bytes(GEOMETRY).as_chunks::<4>();
+        let word = |index: usize| words.get(index).copied().unwrap_or_default();
+        let len = |index| {
+            usize::try_from(u32::from_le_bytes(word(index)))
+                .unwrap_or(1)
+                .max(1)
+        };
+        Self {
+            block_len: len(0),
+            nested_len: len(1),
+            offset: f32::from_le_bytes(word(2)),
+        }
+    }
+}
+
+fn geometry(state: &QuantState) -> Part {
+    let mut bytes = Vec::with_capacity(12);
+    bytes.extend(state.blocksize.to_le_bytes());
+    bytes.extend(state.nested_blocksize.unwrap_or(256).to_le_bytes());
+    bytes.extend(state.nested_offset.unwrap_or(0.0).to_le_bytes());
+    part(GEOMETRY, "", 0, bytes.into())
+}
+
+fn part(name: &'static str, tag: &str, len: usize, bytes: Bytes) -> Part {
+    Part {
+        name,
+        tag: tag.into(),
+        shape: vec![len],
+        bytes,
+    }
+}
+
+/// The scales of a weight's blocks.
+struct Scales<'a> {
+    block_len: usize,
+    absmax: Scalars<'a>,
+    /// Table, scales of scales, and how many share one, where the scales are codes.
+    nested: Option<(Scalars<'a>, Scalars<'a>, usize)>,
+    offset: f32,
+}
+
+impl<'a> Scales<'a> {
+    fn of(parts: &'a Parts) -> Self {
+        let Geometry {
+            block_len,
+            nested_len,
+            offset,
+        } = Geometry::of(parts);
+        let scalars = |name| parts.get(name).and_then(Part::scalars);
+        let absmax = parts.get(ABSMAX).expect("the parts were validated");
+        let nested = (absmax.tag == "U8").then(|| {
+            let table = scalars(NESTED_TABLE).expect("the parts were validated");
+            let scales = scalars(NESTED_ABSMAX).expect("the parts were validated");
+            (table, scales, nested_len)
+        });
+        Self {
+            block_len,
+            absmax: absmax.scalars().expect("the parts were validated"),
+            nested,
+            offset,
+        }
+    }
+
+    fn get(&self, block: usize) -> f32 {
+        let Some((table, scales, len)) = self.nested else {
+            return self.absmax.get(block);
+        };
+        let code = usize::from(self.absmax.byte(block));
+        table.get(code) * scales.get(block / len) + self.offset
+    }
+}
+
+/// Writes the values from `start` on, whose table is `scaled`.
+fn decode(packed: &[u8], start: usize, scaled: &[f32; 16], values: &mut [f32]) {
+    let high = |byte: u8| scaled[usize::from(byte >> 4)];
+    let low = |byte: u8| scaled[usize::from(byte & 15)];
+    let (mut values, mut at) = (values, start);
+    if at % 2 == 1 {
+        values[0] = low(packed[at / 2]);
+        (values, at) = (&mut values[1..], at + 1);
+    }
+    let (pairs, last) = values.as_chunks_mut::<2>();
+    let bytes = &packed[at / 2..];
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = [high(*byte), low(*byte)];
+    }
+    if let [last] = last {
+        *last = high(bytes[pairs.len()]);
+    }
+}
+
+fn largest(values: &[f32]) -> f32 {
+    values
+        .iter()
+        .fold(0.0, |max: f32, value| max.max(value.abs()))
+}
+
+/// Values that share a scale in what is written here: bitsandbytes' default.
+const BLOCK_LEN: usize = 64;
+const BLOCK_LEN_U32: u32 = 64;

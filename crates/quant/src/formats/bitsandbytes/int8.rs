@@ -1,0 +1,165 @@
+//! `LLM.int8`: signed bytes with one scale a row: `value = q · scb / 127`.
+//!
+//! The tensors of a weight `x.weight`, as `Linear8bitLt.state_dict()` of bitsandbytes writes them: I8 `[d_output, d_input]`,
+//! `x.SCB` F32 `[d_output]`, the largest size in each row, and `x.weight_format`, a number that is 0 for rows as they come.
+//! Multiplied here is the decoded weight; bitsandbytes rounds the activations to 8 bits as well
+//! (<https://arxiv.org/abs/2208.07339>).
+
+use crate::{
+    Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
+    StoredContent, StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
+};
+
+inventory::submit! { FormatEntry(&Int8) }
+
+/// Eight bits and a share of a scale a value.
+#[derive(Debug)]
+struct Int8;
+
+const SCB: &str = "SCB";
+/// One over the largest code.
+const STEP: f32 = 1.0 / 127.0;
+
+impl QuantFormat for Int8 {
+    fn name(&self) -> &'static str {
+        "bnb_int8"
+    }
+
+    fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {
+        let Some(module) = name.strip_suffix("weight") else {
+            return Ok(None);
+        };
+        let scales = format!("{module}{SCB}");
+        let (Some(weight), Some(_)) = (file.head(name), file.head(&scales)) else {
+            return Ok(None);
+        };
+        if weight.tag != "I8" {
+            return Ok(None);
+        }
+        let layout = format!("{module}weight_format");
+        let has_layout = file.head(&layout).is_some();
+        if has_layout {
+            self.check_layout(&layout, file)?;
+        }
+        Ok(Some(FoundWeight {
+            format: &Self,
+            shape: weight.shape.to_vec(),
+            parts: vec![
+                FoundPart::in_file(Part::VALUES, name),
+                FoundPart::in_file(SCB, scales),
+            ],
+            described_by: has_layout.then_some(layout).into_iter().collect(),
+        }))
+    }
+
+    fn validate(&self, shape: [usize; 2], parts: &Parts) -> Result<(), QuantError> {
+        expect_part(
+            self.name(),
+            parts,
+            Part::VALUES,
+            num_values(self.name(), shape)?,
+        )?;
+        match parts.get(SCB).map(|part| part.tag.as_str()) {
+            Some("F32") | None => {
+                let num_bytes = shape[0].saturating_mul(size_of::<f32>());
+                expect_part(self.name(), parts, SCB, num_bytes)
+            }
+            Some(tag) => Err(QuantError::BadPart {
+                format: self.name(),
+                part: SCB,
+                found: format!("is of type {tag}"),
+                expected: "F32".into(),
+            }),
+        }
+    }
+
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        let scales = rows.parts().get(SCB).and_then(Part::scalars);
+        let scales = scales.expect("the parts were validated");
+        let codes = &rows.parts().bytes(Part::VALUES)[rows.values()];
+        let d_input = rows.d_input();
+        let decoded = values
+            .chunks_exact_mut(d_input)
+            .zip(codes.chunks_exact(d_input));
+        for (row, (values, codes)) in rows.rows().zip(decoded) {
+            let scale = scales.get(row);
+            for (value, code) in values.iter_mut().zip(codes) {
+                *value = f32::from(code.cast_signed()) * scale * STEP;
+            }
+        }
+    }
+
+    fn encoder(&self) -> Option<&dyn Encode> {
+        Some(self)
+    }
+}
+
+impl Int8 {
+    /// That the rows stand as they come.
+    fn check_layout(&self, layout: &str, file: &dyn TensorFile) -> Result<(), QuantError> {
+        let bytes = file.read(layout).map_err(|source| QuantError::Read {
+            format: self.name(),
+            tensor: layout.into(),
+            source,
+        })?;
+        let number = bytes.first().copied().unwrap_or_default();
+        if number == 0 {
+            return Ok(());
+        }
+        let known = ["row", "col32", "col_turing", "col_ampere"];
+        let found = known.get(usize::from(number)).copied().unwrap_or("unknown");
+        Err(QuantError::BadDescription {
+            format: self.name(),
+            place: layout.into(),
+            found: format!("says {number}, the layout {found}"),
+            expected: "0, rows as they come".into(),
+        })
+    }
+}
+
+impl Encode for Int8 {
+    fn encode(&self, values: &[f32], [d_output, d_input]: [usize; 2]) -> Parts {
+        let (mut codes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
+        for row in values.chunks_exact(d_input.max(1)) {
+            let largest = row.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
+            let factor = if largest == 0.0 { 0.0 } else { 127.0 / largest };
+            codes.extend(row.iter().map(|value| code(value * factor)));
+            scales.extend(largest.to_le_bytes());
+        }
+        let part = |name, tag: &str, shape: Vec<usize>, bytes: Vec<u8>| Part {
+            name,
+            tag: tag.into(),
+            shape,
+            bytes: bytes.into(),
+        };
+        Parts::new(vec![
+            part(Part::VALUES, "I8", vec![d_output, d_input], codes),
+            part(SCB, "F32", vec![d_output], scales),
+        ])
+    }
+
+    fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<StoredTensor> {
+        let module = name.strip_suffix("weight").unwrap_or(name);
+        let scales = StoredTensor {
+            name: format!("{module}{SCB}"),
+            tag: "F32",
+            shape: shape[..1].to_vec(),
+            num_bytes: shape[0] * size_of::<f32>(),
+            content: StoredContent::Part(SCB),
+        };
+        let num_values = shape.iter().product();
+        vec![scales, StoredTensor::values(name, "I8", shape, num_values)]
+    }
+
+    fn row_step(&self) -> usize {
+        1
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the argument is at most 127 in size"
+)]
+fn code(ratio: f32) -> u8 {
+    (ratio.round_ties_even() as i8).cast_unsigned()
+}
