@@ -3,3 +3,4 @@
 mod bitsandbytes;
 mod float;
 mod ggml;
+mod sdnq;
