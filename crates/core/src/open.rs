@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use overglaze_quant::formats_by_name;
-use overglaze_stream::{BlockType, StreamError, TensorEntry, WeightSource};
+use overglaze_stream::{BlockType, GgufValue, StreamError, TensorEntry, WeightSource};
 
 /// Opens weights by path: a safetensors or GGUF file, the `.index.json` of a sharded checkpoint, or a folder.
 ///
@@ -99,6 +99,13 @@ impl WeightSource for Described {
 
     fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
+    }
+
+    fn typed_metadata(&self) -> BTreeMap<String, GgufValue> {
+        let mut values = self.source.typed_metadata();
+        let config = GgufValue::from(&*self.metadata[CONFIG]);
+        values.insert(CONFIG.into(), config);
+        values
     }
 
     fn label(&self) -> String {
