@@ -36,6 +36,24 @@ pub enum Error {
         /// What it would be stored as.
         found: String,
     },
+    /// A weight to be packed has values that are no numbers.
+    #[error(
+        "the weight `{tensor}` has NaN or infinite values, which cannot be packed as {format}; keep it as it is"
+    )]
+    PackNotFinite {
+        /// Name.
+        tensor: String,
+        /// What it would be packed as.
+        format: &'static str,
+    },
+    /// A decoded value does not fit the type asked for.
+    #[error("the weight `{tensor}` has values that do not fit {dtype}; ask for bf16 or f32")]
+    DecodeOverflow {
+        /// Name.
+        tensor: String,
+        /// The type asked for.
+        dtype: &'static str,
+    },
     /// A tensor the model needs is not in the file.
     #[error("{file}: tensor `{tensor}` is missing{hint}")]
     MissingTensor {

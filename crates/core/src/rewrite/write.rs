@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io::Write};
 
 use burn::tensor::FloatDType;
 use bytes::Bytes;
-use overglaze_quant::{Parts, QuantFormat, StoredContent};
+use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, StoredContent};
 use overglaze_stream::{
     GgufArray, GgufLayout, GgufTensor, GgufType, GgufValue, GgufWriter, SafetensorsLayout,
     SafetensorsWriter, StreamError, TensorEntry,
@@ -66,7 +66,8 @@ impl FileRewrite<'_> {
     /// Writes the file `layout` to `sink`, telling `progress` the bytes of tensors written so far.
     ///
     /// # Errors
-    /// [`Error::Quant`] where a weight cannot be read, or [`Error::Stream`] where one cannot be read or written.
+    /// [`Error::Quant`] where a weight cannot be read, [`Error::PackNotFinite`] or [`Error::DecodeOverflow`] where its
+    /// values cannot be written, or [`Error::Stream`] where one cannot be read or written.
     pub fn write_safetensors<W: Write>(
         &self,
         layout: SafetensorsLayout,
@@ -127,14 +128,27 @@ impl FileRewrite<'_> {
         Ok(match weight.outcome {
             Outcome::Copied => None,
             Outcome::Decoded(dtype) => {
-                let values = matrix()?.decoded(dtype);
+                let matrix = matrix()?;
+                let values = matrix.decoded(dtype);
+                if dtype == FloatDType::F16 && has_overflown(&matrix, values.as_bytes()) {
+                    return Err(Error::DecodeOverflow {
+                        tensor: name.into(),
+                        dtype: "f16",
+                    });
+                }
                 Some(Parts::values(Bytes::copy_from_slice(values.as_bytes())))
             }
             Outcome::Packed(format) => {
                 let matrix = matrix()?;
                 let encoder = format.encoder().expect("the plan has asked for it");
                 let values = matrix.decoded(FloatDType::F32);
-                let values = values.as_slice().expect("the values are f32");
+                let values: &[f32] = values.as_slice().expect("the values are f32");
+                if !values.iter().all(|value| value.is_finite()) {
+                    return Err(Error::PackNotFinite {
+                        tensor: name.into(),
+                        format: format.name(),
+                    });
+                }
                 Some(encoder.encode(values, matrix.shape()))
             }
         })
@@ -229,6 +243,19 @@ impl FileRewrite<'_> {
         });
         hidden.collect()
     }
+}
+
+/// Whether a value of `matrix` is a number and infinite in its f16 `bytes`.
+fn has_overflown(matrix: &QuantizedTensor, bytes: &[u8]) -> bool {
+    let infinite = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes) & 0x7FFF == 0x7C00;
+    let (halves, _) = bytes.as_chunks::<2>();
+    if !halves.iter().any(infinite) {
+        return false;
+    }
+    let values = matrix.decoded(FloatDType::F32);
+    let values: &[f32] = values.as_slice().expect("the values are f32");
+    let mut pairs = values.iter().zip(halves);
+    pairs.any(|(value, half)| value.is_finite() && infinite(half))
 }
 
 /// The shape a GGUF file states: a matrix where the last axis is no whole number of blocks.

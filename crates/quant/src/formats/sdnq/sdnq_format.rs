@@ -1,5 +1,7 @@
 //! The format: finding a weight's tensors, checking and decoding them.
 
+use pulp::Arch;
+
 use crate::{
     FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
     TensorHead, expect_part,
@@ -324,9 +326,12 @@ impl<'a> SdnqWeight<'a> {
         for (index, columns) in self.runs(row) {
             let (scale, start) = (self.scale.get(index), self.zero_point.as_ref());
             let start = start.map_or(0.0, |points| points.get(index));
-            for column in columns {
-                values[column] = values[column] * scale + start;
-            }
+            // Fused, as SDNQ's addition of a product is; an instruction where the machine has one.
+            Arch::new().dispatch(|| {
+                for column in columns {
+                    values[column] = values[column].mul_add(scale, start);
+                }
+            });
         }
     }
 
