@@ -319,7 +319,7 @@ pub enum StreamError {
     Sink(#[from] SinkError),
     /// A `PyTorch` file is not read.
     #[error(transparent)]
-    Pickle(#[from] PickleError),
+    Pickle(Box<PickleError>),
     /// A single weight does not fit.
     #[error(
         "the layer `{layer}` alone needs {needed_bytes} bytes, more than the budget of {budget_bytes}; raise \

@@ -370,8 +370,8 @@ fn what_refers_to_itself_or_grows_is_bounded() {
         ),
     ]);
     let error = refusal(zip(&long, &[7]));
-    assert!(matches!(
-        error,
-        StreamError::Pickle(PickleError::Limit { .. })
-    ));
+    let StreamError::Pickle(error) = error else {
+        panic!("{error}");
+    };
+    assert!(matches!(*error, PickleError::Limit { .. }));
 }

@@ -11,7 +11,7 @@
 //! | `w.nested_absmax`, `w.nested_quant_map` | F32 `[…]` and `[256]`: `absmax = map[q] · nested_absmax + offset` |
 //! | `w.quant_state.bitsandbytes__nf4` (or `fp4`) | JSON: block sizes, offset, logical shape |
 //!
-//! The tables: NF4 has equal parts of a normal distribution (QLoRA, <https://arxiv.org/abs/2305.14314>, appendix E); FP4 has a
+//! The tables: NF4 has equal parts of a normal distribution (`QLoRA`, <https://arxiv.org/abs/2305.14314>, appendix E); FP4 has a
 //! sign, two bits of exponent and one of mantissa, over its largest value. Decoded values are the products in f32;
 //! bitsandbytes rounds them to the type it computes in.
 
@@ -21,12 +21,13 @@ use bytes::Bytes;
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredContent, StoredTensor, TensorFile, expect_part,
-    kernels::{Scalars, WeightRows},
-    num_values,
+    StoredContent, StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
 };
 
-use super::quant_state::QuantState;
+use super::{
+    quant_state::QuantState,
+    scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, Scales, geometry, part},
+};
 
 inventory::submit! { FormatEntry(&NF4) }
 inventory::submit! { FormatEntry(&FP4) }
@@ -83,12 +84,7 @@ struct FourBit {
     table: [f32; 16],
 }
 
-const ABSMAX: &str = "absmax";
 const TABLE: &str = "quant_map";
-const NESTED_ABSMAX: &str = "nested_absmax";
-const NESTED_TABLE: &str = "nested_quant_map";
-/// Block length and nested block length, u32, and the nested offset, f32.
-const GEOMETRY: &str = "geometry";
 
 impl QuantFormat for FourBit {
     fn name(&self) -> &'static str {
@@ -294,7 +290,7 @@ impl FourBit {
             "shape": shape,
         })
         .to_string();
-        while state.len() % 8 != 0 {
+        while !state.len().is_multiple_of(8) {
             state.push(' ');
         }
         state
@@ -307,87 +303,6 @@ impl FourBit {
         codes
             .min_by(|a, b| distance(a).total_cmp(&distance(b)))
             .expect("there are sixteen")
-    }
-}
-
-/// The numbers of the part [`GEOMETRY`].
-struct Geometry {
-    block_len: usize,
-    nested_len: usize,
-    offset: f32,
-}
-
-impl Geometry {
-    fn of(parts: &Parts) -> Self {
-        let (words, _) = parts.bytes(GEOMETRY).as_chunks::<4>();
-        let word = |index: usize| words.get(index).copied().unwrap_or_default();
-        let len = |index| {
-            usize::try_from(u32::from_le_bytes(word(index)))
-                .unwrap_or(1)
-                .max(1)
-        };
-        Self {
-            block_len: len(0),
-            nested_len: len(1),
-            offset: f32::from_le_bytes(word(2)),
-        }
-    }
-}
-
-fn geometry(state: &QuantState) -> Part {
-    let mut bytes = Vec::with_capacity(12);
-    bytes.extend(state.blocksize.to_le_bytes());
-    bytes.extend(state.nested_blocksize.unwrap_or(256).to_le_bytes());
-    bytes.extend(state.nested_offset.unwrap_or(0.0).to_le_bytes());
-    part(GEOMETRY, "", 0, bytes.into())
-}
-
-fn part(name: &'static str, tag: &str, len: usize, bytes: Bytes) -> Part {
-    Part {
-        name,
-        tag: tag.into(),
-        shape: vec![len],
-        bytes,
-    }
-}
-
-/// The scales of a weight's blocks.
-struct Scales<'a> {
-    block_len: usize,
-    absmax: Scalars<'a>,
-    /// Table, scales of scales, and how many share one, where the scales are codes.
-    nested: Option<(Scalars<'a>, Scalars<'a>, usize)>,
-    offset: f32,
-}
-
-impl<'a> Scales<'a> {
-    fn of(parts: &'a Parts) -> Self {
-        let Geometry {
-            block_len,
-            nested_len,
-            offset,
-        } = Geometry::of(parts);
-        let scalars = |name| parts.get(name).and_then(Part::scalars);
-        let absmax = parts.get(ABSMAX).expect("the parts were validated");
-        let nested = (absmax.tag == "U8").then(|| {
-            let table = scalars(NESTED_TABLE).expect("the parts were validated");
-            let scales = scalars(NESTED_ABSMAX).expect("the parts were validated");
-            (table, scales, nested_len)
-        });
-        Self {
-            block_len,
-            absmax: absmax.scalars().expect("the parts were validated"),
-            nested,
-            offset,
-        }
-    }
-
-    fn get(&self, block: usize) -> f32 {
-        let Some((table, scales, len)) = self.nested else {
-            return self.absmax.get(block);
-        };
-        let code = usize::from(self.absmax.byte(block));
-        table.get(code) * scales.get(block / len) + self.offset
     }
 }
 

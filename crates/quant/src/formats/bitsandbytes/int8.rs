@@ -22,7 +22,7 @@ const STEP: f32 = 1.0 / 127.0;
 
 impl QuantFormat for Int8 {
     fn name(&self) -> &'static str {
-        "bnb_int8"
+        "llm_int8"
     }
 
     fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {

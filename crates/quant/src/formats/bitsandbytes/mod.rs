@@ -3,3 +3,4 @@
 mod four_bit;
 mod int8;
 mod quant_state;
+mod scales;

@@ -19,7 +19,7 @@ pub(super) struct Config {
     /// Types of single modules: type to patterns of names.
     modules_dtype_dict: BTreeMap<String, Vec<String>>,
     /// Settings of single modules: pattern of names to settings.
-    modules_quant_config: BTreeMap<String, Config>,
+    modules_quant_config: BTreeMap<String, Self>,
 }
 
 impl Config {

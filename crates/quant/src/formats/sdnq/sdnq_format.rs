@@ -321,7 +321,7 @@ impl<'a> SdnqWeight<'a> {
 
     fn scaled(&self, row: usize, values: &mut [f32]) {
         self.put_codes(row, |column, code| {
-            values[column] = self.table[usize::from(code)]
+            values[column] = self.table[usize::from(code)];
         });
         for (index, columns) in self.runs(row) {
             let (scale, start) = (self.scale.get(index), self.zero_point.as_ref());

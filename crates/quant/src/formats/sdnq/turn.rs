@@ -11,7 +11,7 @@
 
 /// Multiplies `values`, a power of two of them, with the matrix of their number.
 pub(super) fn turn(values: &mut [f32]) {
-    let is_power_of_four = values.len().trailing_zeros() % 2 == 0;
+    let is_power_of_four = values.len().trailing_zeros().is_multiple_of(2);
     let mut width = 1;
     while width < values.len() {
         if is_power_of_four {

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use crate::StreamError;
+
 /// The two forms of `torch.save`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -260,4 +262,10 @@ pub enum PickleError {
         /// Entries that are no tensors.
         num_skipped: usize,
     },
+}
+
+impl From<PickleError> for StreamError {
+    fn from(error: PickleError) -> Self {
+        Self::Pickle(Box::new(error))
+    }
 }

@@ -31,7 +31,7 @@ pub(in super::super) fn file_in(folder: &Path) -> Result<Option<PathBuf>, Stream
     match found.as_slice() {
         [] => Ok(None),
         [only] => Ok(Some(only.clone())),
-        several => Err(StreamError::Pickle(PickleError::SeveralFiles {
+        several => Err(StreamError::from(PickleError::SeveralFiles {
             path: folder.to_owned(),
             found: several
                 .iter()

@@ -130,7 +130,7 @@ fn collect(
 ) -> Result<PickleSource, StreamError> {
     let found = state_dict::find(pickled, cursor)?;
     if found.tensors.is_empty() {
-        return Err(StreamError::Pickle(PickleError::NoTensors {
+        return Err(StreamError::from(PickleError::NoTensors {
             file: cursor.file().to_owned(),
             num_skipped: found.num_skipped,
         }));

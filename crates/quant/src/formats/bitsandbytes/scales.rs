@@ -1,0 +1,97 @@
+//! The scales of 4-bit weights: one a block of values, as numbers or as codes with scales of their own.
+
+use bytes::Bytes;
+
+use crate::{Part, Parts, kernels::Scalars};
+
+use super::quant_state::QuantState;
+
+pub(super) const ABSMAX: &str = "absmax";
+pub(super) const NESTED_ABSMAX: &str = "nested_absmax";
+pub(super) const NESTED_TABLE: &str = "nested_quant_map";
+/// Block length and nested block length, u32, and the nested offset, f32.
+pub(super) const GEOMETRY: &str = "geometry";
+
+/// The numbers of the part [`GEOMETRY`].
+pub(super) struct Geometry {
+    pub(super) block_len: usize,
+    pub(super) nested_len: usize,
+    offset: f32,
+}
+
+impl Geometry {
+    pub(super) fn of(parts: &Parts) -> Self {
+        let (words, _) = parts.bytes(GEOMETRY).as_chunks::<4>();
+        let word = |index: usize| words.get(index).copied().unwrap_or_default();
+        let len = |index| {
+            usize::try_from(u32::from_le_bytes(word(index)))
+                .unwrap_or(1)
+                .max(1)
+        };
+        Self {
+            block_len: len(0),
+            nested_len: len(1),
+            offset: f32::from_le_bytes(word(2)),
+        }
+    }
+}
+
+/// The part that holds what `state` says of blocks.
+pub(super) fn geometry(state: &QuantState) -> Part {
+    let mut bytes = Vec::with_capacity(12);
+    bytes.extend(state.blocksize.to_le_bytes());
+    bytes.extend(state.nested_blocksize.unwrap_or(256).to_le_bytes());
+    bytes.extend(state.nested_offset.unwrap_or(0.0).to_le_bytes());
+    part(GEOMETRY, "", 0, bytes.into())
+}
+
+/// A part of `len` elements.
+pub(super) fn part(name: &'static str, tag: &str, len: usize, bytes: Bytes) -> Part {
+    Part {
+        name,
+        tag: tag.into(),
+        shape: vec![len],
+        bytes,
+    }
+}
+
+/// The scales of a weight's blocks.
+pub(super) struct Scales<'a> {
+    pub(super) block_len: usize,
+    absmax: Scalars<'a>,
+    /// Table, scales of scales, and how many share one, where the scales are codes.
+    nested: Option<(Scalars<'a>, Scalars<'a>, usize)>,
+    offset: f32,
+}
+
+impl<'a> Scales<'a> {
+    pub(super) fn of(parts: &'a Parts) -> Self {
+        let Geometry {
+            block_len,
+            nested_len,
+            offset,
+        } = Geometry::of(parts);
+        let scalars = |name| parts.get(name).and_then(Part::scalars);
+        let absmax = parts.get(ABSMAX).expect("the parts were validated");
+        let nested = (absmax.tag == "U8").then(|| {
+            let table = scalars(NESTED_TABLE).expect("the parts were validated");
+            let scales = scalars(NESTED_ABSMAX).expect("the parts were validated");
+            (table, scales, nested_len)
+        });
+        Self {
+            block_len,
+            absmax: absmax.scalars().expect("the parts were validated"),
+            nested,
+            offset,
+        }
+    }
+
+    /// The scale of a block.
+    pub(super) fn get(&self, block: usize) -> f32 {
+        let Some((table, scales, len)) = self.nested else {
+            return self.absmax.get(block);
+        };
+        let code = usize::from(self.absmax.byte(block));
+        table.get(code) * scales.get(block / len) + self.offset
+    }
+}
