@@ -25,7 +25,7 @@ pub struct QuantizeArgs {
     #[arg(long, value_name = "PATTERN")]
     pub pack: Vec<String>,
     /// What weights become that stay unpacked and whose type the new file cannot hold.
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value_t = FloatType::F32, value_enum)]
     pub dtype: FloatType,
     /// Say what would be packed, and write nothing.
     #[arg(long)]
@@ -43,7 +43,7 @@ pub struct DequantizeArgs {
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
     /// The type of the decoded weights; f32 is exact.
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value_t = FloatType::F32, value_enum)]
     pub dtype: FloatType,
     /// The new model, a .safetensors file; it appears when it is whole.
     #[arg(short, long, value_name = "FILE")]
@@ -58,7 +58,7 @@ pub struct ConvertArgs {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The type of weights that have to be decoded; f32 is exact.
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value_t = FloatType::F32, value_enum)]
     pub dtype: FloatType,
     /// The new .safetensors file, which appears when it is whole; of several files, the folder they go into.
     #[arg(short, long, value_name = "FILE")]

@@ -175,6 +175,7 @@ fn swept_while_decaying(tensor: &'static str, folder: &Path) -> Result<Exit, Cli
     let model = LoadedModel {
         flux: FluxModel::load(Arc::new(source), options)?,
         label: demo::NAME.into(),
+        notes: Vec::new(),
         words: Some(demo::words()?),
         scheduler: None,
         device,

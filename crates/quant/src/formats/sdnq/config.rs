@@ -32,7 +32,7 @@ impl Config {
                 found: format!("cannot be read ({error})"),
                 expected: "SDNQ's settings".into(),
             })?;
-        Ok((config.quant_method.as_deref() == Some("sdnq")).then_some(config))
+        Ok((config.quant_method.as_deref() == Some(format)).then_some(config))
     }
 
     /// The settings of the tensor `name`.

@@ -10,6 +10,7 @@
 mod codes;
 mod config;
 mod layout;
+mod numbers;
 mod sdnq_format;
 mod settings;
 mod svd;

@@ -4,15 +4,14 @@ use pulp::Arch;
 
 use crate::{
     FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
-    TensorHead, expect_part,
-    kernels::{Scalars, WeightRows},
-    num_values,
+    TensorHead, expect_part, kernels::WeightRows, num_values,
 };
 
 use super::{
     codes::Codes,
     config::Config,
     layout::{Layout, Shapes},
+    numbers::Numbers,
     settings::{CONFIG, Settings},
     svd::{DOWN, Svd, UP},
     turn::turn,
@@ -257,31 +256,6 @@ struct SdnqWeight<'a> {
     scale: Numbers<'a>,
     zero_point: Option<Numbers<'a>>,
     svd: Option<Svd<'a>>,
-}
-
-/// Numbers that may be codes of other numbers.
-struct Numbers<'a> {
-    numbers: Scalars<'a>,
-    scale: f32,
-    start: f32,
-}
-
-impl<'a> Numbers<'a> {
-    fn of(parts: &'a Parts, part: &str, [scale, start]: [&str; 2]) -> Option<Self> {
-        let scalars = |name: &str| parts.get(name).and_then(Part::scalars);
-        let first = |name: &str| Some(scalars(name)?.get(0));
-        Some(Self {
-            numbers: scalars(part)?,
-            scale: first(scale).unwrap_or(1.0),
-            start: first(start).unwrap_or(0.0),
-        })
-    }
-
-    /// Number `index`; the only one where there is one.
-    fn get(&self, index: usize) -> f32 {
-        let index = if self.numbers.len() == 1 { 0 } else { index };
-        self.numbers.get(index) * self.scale + self.start
-    }
 }
 
 impl<'a> SdnqWeight<'a> {

@@ -1,0 +1,118 @@
+//! Floats or signed integers of 8 bits with scales beside them: `value = scale · q`.
+//!
+//! | tensor | what |
+//! |---|---|
+//! | `x.weight` | `F8_E4M3`, `F8_E5M2` or I8, of logical shape |
+//! | `x.scale_weight`, or `x.weight_scale` | F32, F16 or BF16: one number, or one a row (`[d_output]` or `[d_output, 1]`) |
+//! | `x.scale_input`, `x.input_scale`, `x.comfy_quant` | for products in 8 bits; nothing here needs them |
+//!
+//! The first name of the scale is that of `ComfyUI`'s scaled checkpoints, whose file also holds a tensor `scaled_fp8`; the second
+//! is that of its later ones and of the checkpoints with a scale a row.
+
+use crate::{
+    FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
+    expect_part,
+    kernels::{Scalars, WeightRows},
+    num_values,
+};
+
+inventory::submit! { FormatEntry(&ScaledBytes) }
+
+/// Eight bits and a share of a scale a value.
+#[derive(Debug)]
+struct ScaledBytes;
+
+const SCALE: &str = "scale";
+const SCALE_NAMES: [&str; 2] = ["scale_weight", "weight_scale"];
+const OTHER_NAMES: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
+const TYPES: [&str; 3] = ["F8_E4M3", "F8_E5M2", "I8"];
+
+impl QuantFormat for ScaledBytes {
+    fn name(&self) -> &'static str {
+        "scaled_bytes"
+    }
+
+    fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {
+        let Some(module) = name.strip_suffix("weight") else {
+            return Ok(None);
+        };
+        let Some(weight) = file.head(name).filter(|head| TYPES.contains(&head.tag)) else {
+            return Ok(None);
+        };
+        let beside = |names: &[&str]| -> Vec<String> {
+            let names = names.iter().map(|name| format!("{module}{name}"));
+            names.filter(|name| file.head(name).is_some()).collect()
+        };
+        let Some(scale) = beside(&SCALE_NAMES).into_iter().next() else {
+            return Ok(None);
+        };
+        Ok(Some(FoundWeight {
+            format: &Self,
+            shape: weight.shape.to_vec(),
+            parts: vec![
+                FoundPart::in_file(Part::VALUES, name),
+                FoundPart::in_file(SCALE, scale),
+            ],
+            described_by: beside(&OTHER_NAMES),
+        }))
+    }
+
+    fn validate(&self, shape: [usize; 2], parts: &Parts) -> Result<(), QuantError> {
+        expect_part(
+            self.name(),
+            parts,
+            Part::VALUES,
+            num_values(self.name(), shape)?,
+        )?;
+        let values = parts.get(Part::VALUES).map_or("", |part| &part.tag);
+        if !TYPES.contains(&values) {
+            return Err(self.bad(
+                Part::VALUES,
+                format!("is of type {values}"),
+                TYPES.join(" or "),
+            ));
+        }
+        let scale = parts.get(SCALE).ok_or(QuantError::MissingPart {
+            format: self.name(),
+            part: SCALE,
+        })?;
+        let expected = || format!("one number or {}, a row each", shape[0]);
+        let scales = scale.scalars();
+        let scales = scales
+            .ok_or_else(|| self.bad(SCALE, format!("is of type {}", scale.tag), expected()))?;
+        match [1, shape[0]].contains(&scales.len()) {
+            true => Ok(()),
+            false => Err(self.bad(SCALE, format!("has {} numbers", scales.len()), expected())),
+        }
+    }
+
+    fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
+        let part = |name| rows.parts().get(name).and_then(Part::scalars);
+        let scales: Scalars<'_> = part(SCALE).expect("the parts were validated");
+        let codes = part(Part::VALUES).expect("the parts were validated");
+        let table: [f32; 256] = codes.table();
+        let bytes = &rows.parts().bytes(Part::VALUES)[rows.values()];
+        let d_input = rows.d_input();
+        let decoded = values
+            .chunks_exact_mut(d_input)
+            .zip(bytes.chunks_exact(d_input));
+        for (row, (values, bytes)) in rows.rows().zip(decoded) {
+            let scale = scales.get(if scales.len() == 1 { 0 } else { row });
+            let scaled = table.map(|value| value * scale);
+            for (value, byte) in values.iter_mut().zip(bytes) {
+                *value = scaled[usize::from(*byte)];
+            }
+        }
+    }
+}
+
+impl ScaledBytes {
+    fn bad(&self, part: &'static str, found: String, expected: String) -> QuantError {
+        QuantError::BadPart {
+            format: self.name(),
+            part,
+            found,
+            expected,
+        }
+    }
+}
