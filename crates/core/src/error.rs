@@ -25,6 +25,28 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<QuantError>,
     },
+    /// A weight cannot stand in a safetensors file.
+    #[error(
+        "the weight `{tensor}` would be stored as {found}, for which safetensors has no type; write a .gguf file, or \
+         choose a format of another library"
+    )]
+    NoSafetensorsType {
+        /// Name.
+        tensor: String,
+        /// What it would be stored as.
+        found: String,
+    },
+    /// A weight has values beyond what a format's scales can hold.
+    #[error(
+        "the weight `{tensor}` has values too large for {format}, whose scales have 16 bits; leave it as it is with \
+         --keep, or choose another format"
+    )]
+    PackOverflow {
+        /// Name.
+        tensor: String,
+        /// What it would be packed as.
+        format: &'static str,
+    },
     /// A weight cannot stand in a GGUF file.
     #[error(
         "the weight `{tensor}` would be stored as {found}, for which GGUF has no type; write a .safetensors file, or \

@@ -18,12 +18,6 @@ pub trait Encode {
 
     /// Values along a row that are packed together: a row must be a whole number of these.
     fn row_step(&self) -> usize;
-
-    /// Free text that belongs beside the weights, as `(key, text)`: what [`TensorFile::text`](crate::TensorFile::text)
-    /// answers.
-    fn text(&self) -> Option<(&'static str, String)> {
-        None
-    }
 }
 
 /// A tensor of a file to be written.

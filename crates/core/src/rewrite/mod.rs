@@ -21,7 +21,6 @@ pub use self::rules::{KeptFor, PackRules};
 pub struct FileRewrite<'a> {
     source: &'a dyn WeightSource,
     weights: BTreeMap<String, RewrittenWeight>,
-    packing: Option<&'static dyn QuantFormat>,
 }
 
 /// A weight and what becomes of it.
@@ -50,13 +49,13 @@ impl<'a> FileRewrite<'a> {
     /// Every weight that is packed as plain values of `dtype`; plain ones as they are.
     #[must_use]
     pub fn decoded(source: &'a dyn WeightSource, dtype: FloatDType) -> Self {
-        Self::new(source, None, |_, stored| (unpacked(stored, dtype), None))
+        Self::new(source, |_, stored| (unpacked(stored, dtype), None))
     }
 
     /// Every tensor as it is; as plain values of `dtype` where its type is none a safetensors file can hold.
     #[must_use]
     pub fn converted(source: &'a dyn WeightSource, dtype: FloatDType) -> Self {
-        Self::new(source, None, |_, stored| (held(stored, dtype), None))
+        Self::new(source, |_, stored| (held(stored, dtype), None))
     }
 
     /// The weights that `rules` name in `format`, the others as they are, in plain values of `dtype` where the new file
@@ -81,7 +80,7 @@ impl<'a> FileRewrite<'a> {
                 Some(_) => (held(stored, dtype), kept_for),
             }
         };
-        Some(Self::new(source, Some(format), plan))
+        Some(Self::new(source, plan))
     }
 
     /// Every weight, under the name of its main tensor.
@@ -92,7 +91,6 @@ impl<'a> FileRewrite<'a> {
 
     fn new(
         source: &'a dyn WeightSource,
-        packing: Option<&'static dyn QuantFormat>,
         plan: impl Fn(&str, &StoredWeight) -> (Outcome, Option<KeptFor>),
     ) -> Self {
         let weights = stored_weights(source).into_iter().map(|(name, stored)| {
@@ -107,7 +105,6 @@ impl<'a> FileRewrite<'a> {
         Self {
             source,
             weights: weights.collect(),
-            packing,
         }
     }
 }

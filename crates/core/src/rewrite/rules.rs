@@ -58,6 +58,15 @@ impl fmt::Display for KeptFor {
 }
 
 impl PackRules {
+    /// The patterns that none of `names` matches.
+    #[must_use]
+    pub fn unmatched<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+        let patterns = self.keep.iter().chain(&self.pack).map(String::as_str);
+        patterns
+            .filter(|pattern| !names.iter().any(|name| matches(pattern, name)))
+            .collect()
+    }
+
     /// Why the weight `name` of `shape` is not packed by `encoder`; `None` where it is.
     #[must_use]
     pub fn kept_for(&self, name: &str, shape: &[usize], encoder: &dyn Encode) -> Option<KeptFor> {
@@ -76,7 +85,7 @@ impl PackRules {
             return None;
         }
         let module = name.rsplit('.').nth(1).unwrap_or(name);
-        if is_any_in(module, NORM_WORDS) {
+        if module.contains("norm") || module.starts_with("ln") {
             return Some(KeptFor::Norm);
         }
         if is_any_in(name, EMBEDDING_WORDS) {
@@ -112,7 +121,6 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.into_iter().any(|at| matches(rest, &after[at..]))
 }
 
-const NORM_WORDS: &[&str] = &["norm", "ln"];
 const EMBEDDING_WORDS: &[&str] = &["embed", "pos_emb", "wte", "wpe"];
 /// What stands before a denoiser's own names in checkpoints of whole pipelines.
 const PREFIXES: &[&str] = &["model.diffusion_model.", "diffusion_model.", "transformer."];

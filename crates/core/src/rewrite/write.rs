@@ -7,7 +7,7 @@ use bytes::Bytes;
 use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, StoredContent};
 use overglaze_stream::{
     GgufArray, GgufLayout, GgufTensor, GgufType, GgufValue, GgufWriter, SafetensorsLayout,
-    SafetensorsWriter, StreamError, TensorEntry,
+    SafetensorsWriter, StreamError, TensorEntry, is_safetensors_type,
 };
 
 use crate::{Error, packed_weight};
@@ -15,6 +15,24 @@ use crate::{Error, packed_weight};
 use super::{FileRewrite, Outcome, RewrittenWeight};
 
 impl FileRewrite<'_> {
+    /// That the new file can be a safetensors file: it has types for every tensor.
+    ///
+    /// # Errors
+    /// [`Error::NoSafetensorsType`] names the first weight that has none.
+    pub fn check_safetensors(&self) -> Result<(), Error> {
+        for (name, weight) in &self.weights {
+            for (_, new) in self.tensors(name, weight) {
+                if !is_safetensors_type(&new.entry.tag) {
+                    return Err(Error::NoSafetensorsType {
+                        tensor: name.clone(),
+                        found: new.entry.tag,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the new file can be a GGUF file: every weight is one tensor of a type that GGUF has a number for.
     ///
     /// # Errors
@@ -30,11 +48,8 @@ impl FileRewrite<'_> {
     pub fn safetensors_layout(
         &self,
         label: impl Into<String>,
-        mut metadata: BTreeMap<String, String>,
+        metadata: BTreeMap<String, String>,
     ) -> Result<SafetensorsLayout, Error> {
-        if let Some((key, text)) = self.text() {
-            metadata.insert(key.into(), text);
-        }
         let tensors = self
             .weights
             .iter()
@@ -55,12 +70,6 @@ impl FileRewrite<'_> {
         let tensors = self.gguf_tensors()?;
         values.extend(self.original_shapes(&tensors));
         Ok(GgufLayout::new(label, tensors, values)?)
-    }
-
-    /// Text that belongs beside the new weights, as `(key, text)`.
-    #[must_use]
-    pub fn text(&self) -> Option<(&'static str, String)> {
-        self.packing?.encoder()?.text()
     }
 
     /// Writes the file `layout` to `sink`, telling `progress` the bytes of tensors written so far.
@@ -133,7 +142,7 @@ impl FileRewrite<'_> {
                 if dtype == FloatDType::F16 && has_overflown(&matrix, values.as_bytes()) {
                     return Err(Error::DecodeOverflow {
                         tensor: name.into(),
-                        dtype: "f16",
+                        dtype: plain_type(dtype).0,
                     });
                 }
                 Some(Parts::values(Bytes::copy_from_slice(values.as_bytes())))
@@ -149,7 +158,14 @@ impl FileRewrite<'_> {
                         format: format.name(),
                     });
                 }
-                Some(encoder.encode(values, matrix.shape()))
+                let parts = encoder.encode(values, matrix.shape());
+                if !is_finite(format, matrix.shape(), &parts, values) {
+                    return Err(Error::PackOverflow {
+                        tensor: name.into(),
+                        format: format.name(),
+                    });
+                }
+                Some(parts)
             }
         })
     }
@@ -246,6 +262,27 @@ impl FileRewrite<'_> {
 }
 
 /// Whether a value of `matrix` is a number and infinite in its f16 `bytes`.
+/// Whether what was packed from `values` decodes to finite values. Only large ones can have gone beyond a narrow scale.
+fn is_finite(
+    format: &'static dyn QuantFormat,
+    shape: [usize; 2],
+    parts: &Parts,
+    values: &[f32],
+) -> bool {
+    if values.iter().all(|value| value.abs() < LARGE) {
+        return true;
+    }
+    let packed = QuantizedTensor::new(format, shape, parts.clone());
+    packed.is_ok_and(|packed| {
+        let values = packed.decoded(FloatDType::F32);
+        let values: &[f32] = values.as_slice().expect("the values are f32");
+        values.iter().all(|value| value.is_finite())
+    })
+}
+
+/// Below this no scale of 16 bits overflows.
+const LARGE: f32 = 60_000.0;
+
 fn has_overflown(matrix: &QuantizedTensor, bytes: &[u8]) -> bool {
     let infinite = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes) & 0x7FFF == 0x7C00;
     let (halves, _) = bytes.as_chunks::<2>();

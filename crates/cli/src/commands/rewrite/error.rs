@@ -24,6 +24,14 @@ pub enum RewriteError {
         /// Formats that can be written.
         known: String,
     },
+    /// A pattern names no weight.
+    #[error("`{pattern}` matches no weight of the model{hint}; `overglaze inspect` lists them")]
+    PatternUnmatched {
+        /// The pattern.
+        pattern: String,
+        /// The nearest name, as a clause.
+        hint: String,
+    },
     /// The rules leave nothing to pack.
     #[error(
         "`{file}` has no weight to pack as {format}: all are vectors, norms, embeddings, first or last layers, rows of \

@@ -1,10 +1,6 @@
 //! `quantize`: a model's weights in fewer bits.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use overglaze_core::{FileRewrite, KeptFor, Outcome, PackRules};
 use overglaze_models::{TensorShapes, did_you_mean, families::LayerCatalog};
@@ -16,7 +12,7 @@ use crate::{
     CliError, Console, Exit,
     args::QuantizeArgs,
     demo,
-    output_file::{Contents, folder, is_gguf},
+    output_file::{Contents, is_gguf},
     residency::grouped,
     tensor_file::open,
 };
@@ -52,7 +48,11 @@ struct Count {
 pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result<Exit, CliError> {
     let format = format(&args.format)?;
     let inputs: Vec<_> = args.model.iter().map(PathBuf::as_path).collect();
-    let place = Place::new(&args.output, &inputs, Contents::AnyCheckpoint)?;
+    // Begun before the work, so that a place where nothing can be written is told at once.
+    let place = match args.dry_run {
+        true => None,
+        false => Some(Place::new(&args.output, &inputs, Contents::AnyCheckpoint)?),
+    };
     let source = match &args.model {
         Some(path) => open(path)?,
         None => demo::weights()?,
@@ -63,6 +63,7 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
     };
     let rewrite = FileRewrite::packed(&*source, format, &rules, args.dtype.into());
     let rewrite = rewrite.ok_or_else(|| not_written(format))?;
+    check_patterns(&rules, &rewrite)?;
     let plan = Plan::of(&rewrite);
     if plan.packed.weights == 0 {
         return Err(RewriteError::NothingToPack {
@@ -72,8 +73,9 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
         .into());
     }
     let is_gguf = is_gguf(&args.output);
-    if is_gguf {
-        rewrite.check_gguf()?;
+    match is_gguf {
+        true => rewrite.check_gguf()?,
+        false => rewrite.check_safetensors()?,
     }
     let mut quantization = Quantization {
         version: JSON_VERSION,
@@ -81,15 +83,12 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
         plan,
         written: None,
     };
-    if !args.dry_run {
+    if let Some(place) = place {
         console.note(&quantization.plan_text());
         quantization.written = Some(match is_gguf {
             true => writing::gguf(&rewrite, &*source, place, console)?,
             false => writing::safetensors(&rewrite, &*source, place, console)?,
         });
-        if let Some((key, text)) = rewrite.text().filter(|_| !is_gguf) {
-            write_text(&args.output, key, &text)?;
-        }
     }
     console.result(&quantization, || quantization.text())?;
     Ok(Exit::Done)
@@ -117,10 +116,17 @@ fn architecture(source: &dyn WeightSource) -> &'static str {
     known.unwrap_or("unknown")
 }
 
-/// Writes what describes the weights beside them, as the library that reads them looks for it.
-fn write_text(output: &Path, key: &str, text: &str) -> Result<(), CliError> {
-    let path = folder(output).join(format!("{key}.json"));
-    fs::write(&path, text).map_err(|source| CliError::Write { path, source })
+/// That every pattern names some weight.
+fn check_patterns(rules: &PackRules, rewrite: &FileRewrite<'_>) -> Result<(), CliError> {
+    let names: Vec<&str> = rewrite.weights().keys().map(String::as_str).collect();
+    match rules.unmatched(&names).first() {
+        None => Ok(()),
+        Some(pattern) => Err(RewriteError::PatternUnmatched {
+            pattern: (*pattern).into(),
+            hint: did_you_mean(pattern, names),
+        }
+        .into()),
+    }
 }
 
 /// The format called `name`, in any spelling of its case and hyphens.
