@@ -130,7 +130,8 @@ fn unpacked<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
 }
 
 /// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented; `writable` behind the block
-/// says that [`Pack`](crate::kernels::Pack) is, too.
+/// says that [`Pack`](crate::kernels::Pack) is, too. With `; dot: registers` at the end few input rows are multiplied without a buffer for
+/// the decoded row: worth its long compilation for common formats of short steps.
 ///
 /// ```
 /// use overglaze_quant::{kernels::Unpack, register_format};
@@ -155,7 +156,7 @@ macro_rules! register_format {
         $(#[$docs:meta])*
         $format:ident {
             name: $name:literal, tag: $tag:literal, $(ggml_type: $id:literal,)? block: [$len:literal, $bytes:literal]
-            $(, $writable:ident)?
+            $(, $writable:ident)? $(; dot: $place:ident)?
         }
     ) => {
         $(#[$docs])*
@@ -190,14 +191,15 @@ macro_rules! register_format {
                 $crate::kernels::decode_packed(self, rows, values);
             }
 
-            fn dot_rows(
+            $(fn dot_rows(
                 &self,
                 rows: &$crate::kernels::WeightRows<'_>,
                 input: $crate::kernels::InputRows<'_>,
                 output: &mut $crate::kernels::OutputTile<'_>,
             ) {
+                $crate::register_format!(@ $place);
                 $crate::kernels::dot_packed(self, rows, input, output);
-            }
+            })?
         }
 
         $(impl $crate::Encode for $format {
@@ -217,4 +219,5 @@ macro_rules! register_format {
         })?
     };
     (@ writable) => {};
+    (@ registers) => {};
 }

@@ -13,7 +13,7 @@ use super::{half_at, uneven};
 
 register_format! {
     /// 4.5 bits a value, unevenly spaced.
-    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable }
+    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable; dot: registers }
 }
 
 impl Unpack<32, 18> for Iq4Nl {

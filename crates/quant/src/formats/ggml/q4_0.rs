@@ -14,7 +14,7 @@ use super::{code, half_at};
 
 register_format! {
     /// 4.5 bits a value.
-    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable }
+    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable; dot: registers }
 }
 
 impl Unpack<32, 18> for Q4_0 {

@@ -11,7 +11,7 @@ use crate::{
 
 register_format! {
     /// 8.5 bits a value.
-    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34], writable }
+    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34], writable; dot: registers }
 }
 
 impl Unpack<32, 34> for Q8_0 {
