@@ -64,3 +64,43 @@ fn quant_gguf_on_flex() {
 fn quant_gguf_on_ndarray() {
     check("quant_gguf", "ndarray", &ndarray());
 }
+
+#[test]
+fn quant_bnb_on_flex() {
+    check("quant_bnb", "flex", &flex());
+}
+
+#[test]
+fn quant_bnb_on_ndarray() {
+    check("quant_bnb", "ndarray", &ndarray());
+}
+
+#[test]
+fn quant_fp8_on_flex() {
+    check("quant_fp8", "flex", &flex());
+}
+
+#[test]
+fn quant_fp8_on_ndarray() {
+    check("quant_fp8", "ndarray", &ndarray());
+}
+
+#[test]
+fn quant_sdnq_on_flex() {
+    check("quant_sdnq", "flex", &flex());
+}
+
+#[test]
+fn quant_sdnq_on_ndarray() {
+    check("quant_sdnq", "ndarray", &ndarray());
+}
+
+#[test]
+fn stacked_on_flex() {
+    check("stacked", "flex", &flex());
+}
+
+#[test]
+fn stacked_on_ndarray() {
+    check("stacked", "ndarray", &ndarray());
+}

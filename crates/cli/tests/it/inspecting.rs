@@ -72,7 +72,7 @@ fn files_are_compared() {
     let expected = "\
   neither a known model nor an adapter
   3 tensors, 4 values, 16 bytes: 3 F32 (16 bytes)
-  against b.safetensors: 2 names in both, 1 only here, 1 only there, 1 with another shape
+  against b.safetensors: 2 names in both, 1 only here, 1 only there, 1 with another shape, 0 with other values
     only here   y
     only there  z
     [2] here, [3] there  x

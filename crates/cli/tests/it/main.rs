@@ -26,6 +26,7 @@ mod previews;
 mod reference;
 mod registry;
 mod restoration;
+mod rewriting;
 mod sampling;
 mod sweep_json;
 mod usage_messages;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
 mod add_product;
+mod encoders;
 mod formats;
 mod linear;
 mod packing;
