@@ -13,7 +13,7 @@ use crate::kernels::{
 /// The product by the format's own inner loop.
 ///
 /// # Panics
-/// If the format has no [`block`](QuantFormat::block).
+/// If the format has no [`block`](crate::QuantFormat::block).
 pub fn dot_packed<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     format: &F,
     rows: &WeightRows<'_>,
