@@ -61,10 +61,10 @@ Examples:
   overglaze quantize flux1-dev.safetensors --format q4_k -o flux1-dev-Q4_K.gguf
   overglaze quantize FLUX.1-dev/ --format nf4 -o flux1-dev-nf4.safetensors
   overglaze quantize model.safetensors --format q8_0 --keep 'single_blocks.*' -o model.gguf
-  overglaze quantize model.gguf --format sdnq_int8 --dry-run -o model.safetensors
+  overglaze quantize model.gguf --format llm_int8 --dry-run -o model.safetensors
 
-Formats that can be written are listed by `overglaze registry`. A name that ends in .gguf gives a GGUF file, which
-takes GGML's formats; one that ends in .safetensors takes the others.";
+A name that ends in .gguf gives a GGUF file, for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k and iq4_nl; one that ends in
+.safetensors is for nf4, fp4 and llm_int8.";
 
 pub(crate) const DEQUANTIZE: &str = "\
 Examples:

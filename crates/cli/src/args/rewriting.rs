@@ -15,7 +15,7 @@ pub struct QuantizeArgs {
     /// left out.
     #[arg(value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// The format, as `overglaze registry` lists them.
+    /// The format; a name that is none lists those that can be written.
     #[arg(long, value_name = "NAME")]
     pub format: String,
     /// Weights that stay as they are: names, in which * stands for any characters; may be repeated.
