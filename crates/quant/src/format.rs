@@ -75,9 +75,9 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// How a weight is written in this format; `None` where it can only be read.
-    fn encoder(&self) -> Option<&dyn Encode> {
-        None
+    /// The ways to write a weight in this format; none where it can only be read.
+    fn encoders(&self) -> &'static [&'static dyn Encode] {
+        &[]
     }
 
     /// Whether the values can be had: `false` for a format that only its own [`dot_rows`](Self::dot_rows) can read.

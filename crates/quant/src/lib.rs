@@ -18,7 +18,7 @@ mod plus_product;
 mod tensor;
 
 pub use add_product::add_product;
-pub use encode::{Encode, StoredContent, StoredTensor};
+pub use encode::{Encode, StoredContent, StoredTensor, encoder_by_name, encoders_by_name};
 pub use error::QuantError;
 pub use format::{
     Block, FormatEntry, QuantFormat, expect_part, format_by_name, format_by_tag, formats_by_name,

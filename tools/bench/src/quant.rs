@@ -170,7 +170,7 @@ fn rms_error(weight: &QuantizedTensor, input: &[f32], num_rows: usize) -> f64 {
 /// Weights `[d_output, 3072]` of ordinary values side by side in memory; nothing for formats that only others write.
 fn copies(format: &'static dyn QuantFormat, d_output: usize) -> Option<Vec<QuantizedTensor>> {
     let shape = [d_output, D_INPUT];
-    let parts = match (format.encoder(), format.block()) {
+    let parts = match (format.encoders().first(), format.block()) {
         (Some(encoder), _) => encoder.encode(&ordinary_values(d_output * D_INPUT), shape),
         (None, Some(block)) => {
             let num_bytes = values_bytes(format.name(), shape, block).ok()?;

@@ -9,7 +9,7 @@ mod write;
 use std::collections::BTreeMap;
 
 use burn::tensor::FloatDType;
-use overglaze_quant::QuantFormat;
+use overglaze_quant::{Encode, QuantFormat};
 use overglaze_stream::WeightSource;
 
 use crate::{StoredWeight, stored_weights};
@@ -21,6 +21,8 @@ pub use self::rules::{KeptFor, PackRules};
 pub struct FileRewrite<'a> {
     source: &'a dyn WeightSource,
     weights: BTreeMap<String, RewrittenWeight>,
+    /// What the new file has to say of its packed weights, as key and text.
+    text: Option<(&'static str, String)>,
 }
 
 /// A weight and what becomes of it.
@@ -41,8 +43,8 @@ pub enum Outcome {
     Copied,
     /// Plain values of this type.
     Decoded(FloatDType),
-    /// Packed in this format.
-    Packed(&'static dyn QuantFormat),
+    /// Packed in this way.
+    Packed(&'static dyn Encode),
 }
 
 impl<'a> FileRewrite<'a> {
@@ -58,16 +60,16 @@ impl<'a> FileRewrite<'a> {
         Self::new(source, |_, stored| (held(stored, dtype), None))
     }
 
-    /// The weights that `rules` name in `format`, the others as they are, in plain values of `dtype` where the new file
-    /// could not hold their type. `None` where `format` cannot be written.
+    /// The weights that `rules` name packed by `encoder`, the others as they are; in plain values of `dtype` where the new
+    /// file could not hold their type, or says of the format what would not be true of them.
     #[must_use]
     pub fn packed(
         source: &'a dyn WeightSource,
-        format: &'static dyn QuantFormat,
+        encoder: &'static dyn Encode,
         rules: &PackRules,
         dtype: FloatDType,
-    ) -> Option<Self> {
-        let encoder = format.encoder()?;
+    ) -> Self {
+        let has_text = encoder.file_text(&[]).is_some();
         let plan = |name: &str, stored: &StoredWeight| {
             let kept_for = match stored.format {
                 None => Some(KeptFor::NoNumbers),
@@ -75,12 +77,34 @@ impl<'a> FileRewrite<'a> {
                 Some(_) => rules.kept_for(name, &stored.shape, encoder),
             };
             match kept_for {
-                None if is_in(stored, format) => (Outcome::Copied, None),
-                None => (Outcome::Packed(format), None),
+                None if is_packed_by(encoder, name, stored) => (Outcome::Copied, None),
+                None => (Outcome::Packed(encoder), None),
+                Some(_) if has_text && is_of(encoder.format(), stored) => {
+                    (Outcome::Decoded(dtype), kept_for)
+                }
                 Some(_) => (held(stored, dtype), kept_for),
             }
         };
-        Some(Self::new(source, plan))
+        let mut rewrite = Self::new(source, plan);
+        rewrite.text = encoder.file_text(&rewrite.kept_matrices());
+        rewrite
+    }
+
+    /// The metadata of a new safetensors file: those of the old one, but for what was said of weights that are packed no
+    /// more, and what the packed ones need.
+    #[must_use]
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        let mut metadata = self.source.metadata().clone();
+        let describes = |weight: &RewrittenWeight| {
+            matches!(weight.outcome, Outcome::Copied) && !is_plain(&weight.stored)
+        };
+        if !self.weights.values().any(describes) {
+            metadata.remove(QUANTIZATION_CONFIG);
+        }
+        if let Some((key, text)) = &self.text {
+            metadata.insert((*key).into(), text.clone());
+        }
+        metadata
     }
 
     /// Every weight, under the name of its main tensor.
@@ -105,9 +129,20 @@ impl<'a> FileRewrite<'a> {
         Self {
             source,
             weights: weights.collect(),
+            text: None,
         }
     }
+
+    fn kept_matrices(&self) -> Vec<&str> {
+        let weights = self.weights.iter();
+        let kept = weights
+            .filter(|(_, weight)| weight.kept_for.is_some() && weight.stored.shape.len() > 1);
+        kept.map(|(name, _)| name.as_str()).collect()
+    }
 }
+
+/// What libraries that quantize say of a file's weights.
+const QUANTIZATION_CONFIG: &str = "quantization_config";
 
 /// Plain values where the weight is packed.
 fn unpacked(stored: &StoredWeight, dtype: FloatDType) -> Outcome {
@@ -135,7 +170,14 @@ fn is_plain(stored: &StoredWeight) -> bool {
     stored.tensors.len() == 1 && is_number
 }
 
-fn is_in(stored: &StoredWeight, format: &dyn QuantFormat) -> bool {
+/// Whether `encoder` would write the weight `name` just so.
+fn is_packed_by(encoder: &dyn Encode, name: &str, stored: &StoredWeight) -> bool {
+    let tensors = encoder.stored_as(name, &stored.shape);
+    let values = tensors.iter().find(|tensor| tensor.name == name);
+    is_of(encoder.format(), stored) && values.is_some_and(|values| values.tag == stored.tag)
+}
+
+fn is_of(format: &dyn QuantFormat, stored: &StoredWeight) -> bool {
     let found = stored.format.map(QuantFormat::name);
     found == Some(format.name())
 }

@@ -29,8 +29,8 @@ pub enum KeptFor {
     Embedding,
     /// It is one of the first or last layers.
     Ends,
-    /// Its rows are no whole blocks of the format.
-    Rows,
+    /// Its shape is none the format takes: no whole number of blocks, or no matrix but a kernel.
+    Shape,
     /// A pattern of the caller keeps it.
     Asked,
 }
@@ -45,7 +45,7 @@ impl KeptFor {
             Self::Norm => "norms",
             Self::Embedding => "embeddings",
             Self::Ends => "first and last layers",
-            Self::Rows => "rows that are no whole blocks",
+            Self::Shape => "of shapes the format does not take",
             Self::Asked => "kept by a pattern",
         }
     }
@@ -73,9 +73,8 @@ impl PackRules {
         if shape.len() < 2 || !name.ends_with("weight") || shape.contains(&0) {
             return Some(KeptFor::NoMatrix);
         }
-        let d_input = shape[1..].iter().product::<usize>();
-        if !d_input.is_multiple_of(encoder.row_step()) {
-            return Some(KeptFor::Rows);
+        if !encoder.takes(shape) {
+            return Some(KeptFor::Shape);
         }
         let is_named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         if is_named(&self.keep) {

@@ -1,6 +1,6 @@
 //! Laying a rewriting out, and writing it.
 
-use std::{collections::BTreeMap, io::Write};
+use std::io::Write;
 
 use burn::tensor::FloatDType;
 use bytes::Bytes;
@@ -45,17 +45,17 @@ impl FileRewrite<'_> {
     ///
     /// # Errors
     /// [`Error::Stream`] when there can be no such file.
-    pub fn safetensors_layout(
-        &self,
-        label: impl Into<String>,
-        metadata: BTreeMap<String, String>,
-    ) -> Result<SafetensorsLayout, Error> {
+    pub fn safetensors_layout(&self, label: impl Into<String>) -> Result<SafetensorsLayout, Error> {
         let tensors = self
             .weights
             .iter()
             .flat_map(|(name, weight)| self.tensors(name, weight));
         let tensors = tensors.map(|(name, tensor)| (name, tensor.entry));
-        Ok(SafetensorsLayout::in_order(label, tensors, metadata)?)
+        Ok(SafetensorsLayout::in_order(
+            label,
+            tensors,
+            self.metadata(),
+        )?)
     }
 
     /// The GGUF file to be written, under `label` in messages, with metadata `values`.
@@ -147,22 +147,21 @@ impl FileRewrite<'_> {
                 }
                 Some(Parts::values(Bytes::copy_from_slice(values.as_bytes())))
             }
-            Outcome::Packed(format) => {
+            Outcome::Packed(encoder) => {
                 let matrix = matrix()?;
-                let encoder = format.encoder().expect("the plan has asked for it");
                 let values = matrix.decoded(FloatDType::F32);
                 let values: &[f32] = values.as_slice().expect("the values are f32");
                 if !values.iter().all(|value| value.is_finite()) {
                     return Err(Error::PackNotFinite {
                         tensor: name.into(),
-                        format: format.name(),
+                        format: encoder.encoding(),
                     });
                 }
                 let parts = encoder.encode(values, matrix.shape());
-                if !is_finite(format, matrix.shape(), &parts, values) {
+                if !is_finite(encoder.format(), matrix.shape(), &parts, values) {
                     return Err(Error::PackOverflow {
                         tensor: name.into(),
-                        format: format.name(),
+                        format: encoder.encoding(),
                     });
                 }
                 Some(parts)
@@ -197,8 +196,7 @@ impl FileRewrite<'_> {
                 };
                 vec![(name.into(), NewTensor::new(entry))]
             }
-            Outcome::Packed(format) => {
-                let encoder = format.encoder().expect("the plan has asked for it");
+            Outcome::Packed(encoder) => {
                 let tensors = encoder.stored_as(name, shape).into_iter();
                 let tensors = tensors.map(|tensor| {
                     let entry = TensorEntry {
@@ -218,7 +216,7 @@ impl FileRewrite<'_> {
     fn gguf_tensors(&self) -> Result<Vec<GgufTensor>, Error> {
         let tensors = self.weights.iter().map(|(name, weight)| {
             let format = match weight.outcome {
-                Outcome::Packed(format) => Some(format),
+                Outcome::Packed(encoder) => Some(encoder.format()),
                 Outcome::Copied => weight.stored.format,
                 Outcome::Decoded(dtype) => plain_format(dtype),
             };
@@ -261,7 +259,6 @@ impl FileRewrite<'_> {
     }
 }
 
-/// Whether a value of `matrix` is a number and infinite in its f16 `bytes`.
 /// Whether what was packed from `values` decodes to finite values. Only large ones can have gone beyond a narrow scale.
 fn is_finite(
     format: &'static dyn QuantFormat,
@@ -283,6 +280,7 @@ fn is_finite(
 /// Below this no scale of 16 bits overflows.
 const LARGE: f32 = 60_000.0;
 
+/// Whether a value of `matrix` is a number and infinite in its f16 `bytes`.
 fn has_overflown(matrix: &QuantizedTensor, bytes: &[u8]) -> bool {
     let infinite = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes) & 0x7FFF == 0x7C00;
     let (halves, _) = bytes.as_chunks::<2>();
@@ -295,14 +293,20 @@ fn has_overflown(matrix: &QuantizedTensor, bytes: &[u8]) -> bool {
     pairs.any(|(value, half)| value.is_finite() && infinite(half))
 }
 
-/// The shape a GGUF file states: a matrix where the last axis is no whole number of blocks.
+/// The shape a GGUF file states, whose rows are whole blocks: that of the matrix where the last axis is none, and rows of
+/// one block where those of the matrix are none either.
 fn gguf_shape(shape: &[usize], block_len: usize) -> Vec<usize> {
-    match shape {
-        [first, .., last] if !last.is_multiple_of(block_len) || shape.len() > MAX_GGUF_AXES => {
-            let d_input = shape[1..].iter().product();
-            vec![*first, d_input]
-        }
-        _ => shape.to_vec(),
+    let is_whole = |row: usize| row.is_multiple_of(block_len);
+    let (Some((first, others)), Some(last)) = (shape.split_first(), shape.last()) else {
+        return shape.to_vec();
+    };
+    if is_whole(*last) && shape.len() <= MAX_GGUF_AXES {
+        return shape.to_vec();
+    }
+    let d_input: usize = others.iter().product();
+    match is_whole(d_input) {
+        true => vec![*first, d_input],
+        false => vec![first * d_input / block_len, block_len],
     }
 }
 

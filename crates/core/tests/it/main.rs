@@ -30,6 +30,7 @@ mod patches;
 mod paths;
 mod placements;
 mod replacements;
+mod rewriting;
 mod sidecar;
 mod single;
 mod streaming;

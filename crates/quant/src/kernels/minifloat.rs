@@ -6,6 +6,41 @@
 /// `E4M3` with bias 7, without infinities: all ones but the sign is NaN (OCP 8-bit floating point specification 1.0).
 pub static F8_E4M3: [f32; 256] = table([4, 3, 7], 0x7f, 0x7f);
 
+/// The largest number of [`F8_E4M3`].
+pub const F8_E4M3_MAX: f32 = 448.0;
+
+/// The `E4M3` nearest to `value`, of two the one with an even mantissa; the largest one where it is larger.
+#[must_use]
+pub fn to_f8_e4m3(value: f32) -> u8 {
+    const KEPT: u32 = 3;
+    /// Subnormal numbers of the type are whole multiples of this; the eighth is the first normal one, with bits 8.
+    const UNIT: f32 = 1.0 / 512.0;
+    if value.is_nan() {
+        return 0x7f;
+    }
+    let magnitude = value.abs().min(F8_E4M3_MAX);
+    let bits = if magnitude < 8.0 * UNIT {
+        whole(magnitude / UNIT)
+    } else {
+        let dropped = f32::MANTISSA_DIGITS - 1 - KEPT;
+        let bits = magnitude.to_bits();
+        let half = (1 << (dropped - 1)) - 1 + (bits >> dropped & 1);
+        // A carry of the mantissa goes into the exponent.
+        ((bits + half) >> dropped) - ((127 - 7) << KEPT)
+    };
+    let [low, ..] = bits.to_le_bytes();
+    low | u8::from(value.is_sign_negative()) << 7
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the argument is between 0 and 8"
+)]
+fn whole(value: f32) -> u32 {
+    value.round_ties_even() as u32
+}
+
 /// `E5M2` with bias 15, with infinities and NaN as in IEEE 754 (OCP 8-bit floating point specification 1.0).
 pub static F8_E5M2: [f32; 256] = table([5, 2, 15], 0x7c, 0x7d);
 

@@ -182,9 +182,9 @@ macro_rules! register_format {
                 Some($crate::Block { len: $len, bytes: $bytes })
             }
 
-            $(fn encoder(&self) -> Option<&dyn $crate::Encode> {
+            $(fn encoders(&self) -> &'static [&'static dyn $crate::Encode] {
                 $crate::register_format!(@ $writable);
-                Some(self)
+                &[&$format]
             })?
 
             fn decode_rows(&self, rows: &$crate::kernels::WeightRows<'_>, values: &mut [f32]) {
@@ -203,18 +203,22 @@ macro_rules! register_format {
         }
 
         $(impl $crate::Encode for $format {
-            fn encode(&self, values: &[f32], _shape: [usize; 2]) -> $crate::Parts {
+            fn format(&self) -> &'static dyn $crate::QuantFormat {
                 $crate::register_format!(@ $writable);
+                &$format
+            }
+
+            fn takes(&self, shape: &[usize]) -> bool {
+                shape.iter().product::<usize>().is_multiple_of($len)
+            }
+
+            fn encode(&self, values: &[f32], _shape: [usize; 2]) -> $crate::Parts {
                 $crate::kernels::packed_blocks::<Self, $len, $bytes>(values)
             }
 
             fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<$crate::StoredTensor> {
                 let num_bytes = shape.iter().product::<usize>() / $len * $bytes;
                 vec![$crate::StoredTensor::values(name, $tag, shape, num_bytes)]
-            }
-
-            fn row_step(&self) -> usize {
-                $len
             }
         })?
     };

@@ -1,7 +1,7 @@
 //! What is written in a format: how far it is from the values it was made of, and that its tensors are those that are
 //! announced.
 
-use overglaze_quant::{QuantizedTensor, StoredContent, formats_by_name};
+use overglaze_quant::{QuantizedTensor, StoredContent, encoders_by_name, kernels::minifloat};
 
 /// Values of a bell curve: sums of twelve even ones.
 fn bell(len: usize) -> Vec<f32> {
@@ -25,9 +25,10 @@ fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
 }
 
 /// What the peers' own quantizers leave on values of a bell curve, where they are Python packages (gguf-py 0.19,
-/// bitsandbytes 0.50, blocks of 64); for the others, which only ggml writes, a little above what is measured here.
-const BOUNDS: [(&str, f64); 14] = [
+/// bitsandbytes 0.50, blocks of 64; sdnq 0.2.8; PyTorch's cast for `fp8`); for the others, which only ggml writes, a little above what is measured here.
+const BOUNDS: [(&str, f64); 17] = [
     ("fp4", 0.1216),
+    ("fp8", 0.0265),
     ("iq4_nl", 0.075),
     ("llm_int8", 0.0079),
     ("nf4", 0.0919),
@@ -41,45 +42,41 @@ const BOUNDS: [(&str, f64); 14] = [
     ("q5_k", 0.0362),
     ("q6_k", 0.0175),
     ("q8_0", 0.0054),
+    ("sdnq_int8", 0.008),
+    ("sdnq_uint4", 0.0894),
 ];
 
 #[test]
 fn every_written_format_is_as_near_as_its_peer() {
     let shape = [32, 1024];
     let values = bell(shape[0] * shape[1]);
-    let formats = formats_by_name().into_iter();
-    let written: Vec<_> = formats
-        .filter(|format| format.encoder().is_some())
-        .collect();
-    assert_eq!(written.len(), BOUNDS.len());
-    for format in written {
-        let encoder = format.encoder().unwrap();
-        let packed = QuantizedTensor::new(format, shape, encoder.encode(&values, shape)).unwrap();
+    let encoders = encoders_by_name();
+    assert_eq!(encoders.len(), BOUNDS.len());
+    for encoder in encoders {
+        let parts = encoder.encode(&values, shape);
+        let packed = QuantizedTensor::new(encoder.format(), shape, parts).unwrap();
         let mut found = vec![0.0; values.len()];
         packed.decode_rows(0..shape[0], &mut found);
         let error = relative_error(&found, &values);
         let (_, bound) = BOUNDS
             .iter()
-            .find(|(name, _)| *name == format.name())
+            .find(|(name, _)| *name == encoder.encoding())
             .unwrap();
-        assert!(error <= *bound, "{}: {error}", format.name());
-        assert!(error >= bound / 4.0, "{}: {error}", format.name());
+        assert!(error <= *bound, "{}: {error}", encoder.encoding());
+        assert!(error >= bound / 4.0, "{}: {error}", encoder.encoding());
     }
 }
 
 #[test]
 fn zeros_and_single_values_are_written() {
-    for format in formats_by_name() {
-        let Some(encoder) = format.encoder() else {
-            continue;
-        };
+    for encoder in encoders_by_name() {
         let shape = [2, 256];
         for values in [vec![0.0_f32; 512], [vec![0.0; 511], vec![-3.0]].concat()] {
             let largest = values
                 .iter()
                 .fold(0.0_f32, |max, value| max.max(value.abs()));
             let packed = encoder.encode(&values, shape);
-            let packed = QuantizedTensor::new(format, shape, packed).unwrap();
+            let packed = QuantizedTensor::new(encoder.format(), shape, packed).unwrap();
             let mut found = vec![1.0; 512];
             packed.decode_rows(0..2, &mut found);
             for (found, expected) in found.iter().zip(&values) {
@@ -88,7 +85,7 @@ fn zeros_and_single_values_are_written() {
                 assert!(
                     (found - expected).abs() <= bound,
                     "{}: {found}",
-                    format.name()
+                    encoder.encoding()
                 );
             }
         }
@@ -97,10 +94,7 @@ fn zeros_and_single_values_are_written() {
 
 #[test]
 fn the_tensors_are_those_that_were_announced() {
-    for format in formats_by_name() {
-        let Some(encoder) = format.encoder() else {
-            continue;
-        };
+    for encoder in encoders_by_name() {
         let shape = [3, 512];
         let parts = encoder.encode(&bell(shape[0] * shape[1]), shape);
         let tensors = encoder.stored_as("fc.weight", &shape);
@@ -113,4 +107,27 @@ fn the_tensors_are_those_that_were_announced() {
             assert_eq!(bytes.len(), tensor.num_bytes, "{}", tensor.name);
         }
     }
+}
+
+#[test]
+fn floats_of_8_bits_are_the_nearest() {
+    let numbers = minifloat::F8_E4M3;
+    let positive = &numbers[..0x7f];
+    for (bits, pair) in (0_u8..).zip(positive.windows(2)) {
+        let [low, high] = pair else { unreachable!() };
+        let middle = f32::midpoint(*low, *high);
+        let even = bits + bits % 2;
+        assert_eq!(minifloat::to_f8_e4m3(*low), bits);
+        assert_eq!(minifloat::to_f8_e4m3(middle), even, "{middle}");
+        assert_eq!(minifloat::to_f8_e4m3(middle.next_down()), bits, "{middle}");
+        assert_eq!(
+            minifloat::to_f8_e4m3(middle.next_up()),
+            bits + 1,
+            "{middle}"
+        );
+        assert_eq!(minifloat::to_f8_e4m3(-low), bits | 0x80, "{low}");
+    }
+    assert_eq!(minifloat::to_f8_e4m3(448.0), 0x7e);
+    assert_eq!(minifloat::to_f8_e4m3(f32::INFINITY), 0x7e);
+    assert!(numbers[usize::from(minifloat::to_f8_e4m3(f32::NAN))].is_nan());
 }

@@ -11,7 +11,7 @@ pub(crate) fn packed(
 ) -> QuantizedTensor {
     let block = format.block().unwrap();
     let shape = [d_output, d_input.next_multiple_of(block.len)];
-    let parts = match format.encoder() {
+    let parts = match format.encoders().first() {
         Some(encoder) => encoder.encode(&weights(shape), shape),
         // As an f64, and as an integer a large one.
         None if block.bytes == size_of::<f64>() => {
@@ -44,7 +44,7 @@ pub(crate) fn block_formats() -> Vec<&'static dyn QuantFormat> {
 pub(crate) fn ordinary_formats() -> Vec<&'static dyn QuantFormat> {
     let formats = block_formats().into_iter();
     formats
-        .filter(|format| format.encoder().is_some() || format.dense_dtype().is_some())
+        .filter(|format| !format.encoders().is_empty() || format.dense_dtype().is_some())
         .collect()
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use overglaze_core::{FileRewrite, KeptFor, Outcome, PackRules};
 use overglaze_models::{TensorShapes, did_you_mean, families::LayerCatalog};
-use overglaze_quant::{QuantFormat, formats_by_name};
+use overglaze_quant::{Encode, encoders_by_name, formats_by_name};
 use overglaze_stream::{GgufValue, WeightSource};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ struct Count {
 }
 
 pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result<Exit, CliError> {
-    let format = format(&args.format)?;
+    let encoder = encoder(&args.format)?;
     let inputs: Vec<_> = args.model.iter().map(PathBuf::as_path).collect();
     // Begun before the work, so that a place where nothing can be written is told at once.
     let place = match args.dry_run {
@@ -61,14 +61,13 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
         keep: args.keep.clone(),
         pack: args.pack.clone(),
     };
-    let rewrite = FileRewrite::packed(&*source, format, &rules, args.dtype.into());
-    let rewrite = rewrite.ok_or_else(|| not_written(format))?;
+    let rewrite = FileRewrite::packed(&*source, encoder, &rules, args.dtype.into());
     check_patterns(&rules, &rewrite)?;
     let plan = Plan::of(&rewrite);
     if plan.packed.weights == 0 {
         return Err(RewriteError::NothingToPack {
             file: source.label(),
-            format: format.name(),
+            format: encoder.encoding(),
         }
         .into());
     }
@@ -79,7 +78,7 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
     }
     let mut quantization = Quantization {
         version: JSON_VERSION,
-        format: format.name(),
+        format: encoder.encoding(),
         plan,
         written: None,
     };
@@ -97,8 +96,7 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
 /// The metadata of a new GGUF file: those of the old one, and what readers ask for.
 pub(super) fn gguf_values(source: &dyn WeightSource) -> Vec<(String, GgufValue)> {
     let mut values = source.typed_metadata();
-    values
-        .retain(|key, _| !key.starts_with("split.") && !key.starts_with("comfy.gguf.orig_shape."));
+    values.retain(|key, _| !DROPPED.iter().any(|start| key.starts_with(start)));
     if !values.contains_key(ARCHITECTURE) {
         values.insert(ARCHITECTURE.into(), GgufValue::from(architecture(source)));
     }
@@ -129,35 +127,31 @@ fn check_patterns(rules: &PackRules, rewrite: &FileRewrite<'_>) -> Result<(), Cl
     }
 }
 
-/// The format called `name`, in any spelling of its case and hyphens.
-fn format(name: &str) -> Result<&'static dyn QuantFormat, CliError> {
+/// The way to write weights called `name`, in any spelling of its case and hyphens.
+fn encoder(name: &str) -> Result<&'static dyn Encode, CliError> {
     let spelling = name.to_lowercase().replace('-', "_");
-    let found = formats_by_name()
-        .into_iter()
-        .find(|format| format.name() == spelling);
-    found.ok_or_else(|| {
-        RewriteError::UnknownFormat {
-            name: name.into(),
-            hint: did_you_mean(&spelling, writable().iter().copied()),
-            known: writable().join(", "),
-        }
-        .into()
-    })
-}
-
-fn not_written(format: &'static dyn QuantFormat) -> CliError {
-    RewriteError::NotWritten {
-        format: format.name(),
-        known: writable().join(", "),
+    let encoders = encoders_by_name();
+    if let Some(encoder) = encoders
+        .iter()
+        .find(|encoder| encoder.encoding() == spelling)
+    {
+        return Ok(*encoder);
     }
-    .into()
-}
-
-/// Names of the formats that can be written.
-fn writable() -> Vec<&'static str> {
-    let formats = formats_by_name().into_iter();
-    let formats = formats.filter(|format| format.encoder().is_some());
-    formats.map(QuantFormat::name).collect()
+    let names: Vec<_> = encoders.iter().map(|encoder| encoder.encoding()).collect();
+    let known = names.join(", ");
+    let read = formats_by_name().into_iter();
+    Err(match read
+        .map(|format| format.name())
+        .find(|read| *read == spelling)
+    {
+        Some(format) => RewriteError::NotWritten { format, known },
+        None => RewriteError::UnknownFormat {
+            name: name.into(),
+            hint: did_you_mean(&spelling, names.iter().copied()),
+            known,
+        },
+    }
+    .into())
 }
 
 impl Plan {
@@ -206,6 +200,8 @@ impl Quantization {
     }
 }
 
+/// Beginnings of keys that are not true of the new file.
+const DROPPED: [&str; 3] = ["split.", "comfy.gguf.orig_shape.", "quantization_config"];
 const ARCHITECTURE: &str = "general.architecture";
 /// Of the layout of GGML's block formats.
 const QUANTIZATION_VERSION: u32 = 2;

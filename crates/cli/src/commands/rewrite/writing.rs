@@ -58,7 +58,7 @@ pub(super) fn safetensors(
     place: Place,
     console: &Console,
 ) -> Result<Rewritten, CliError> {
-    let layout = rewrite.safetensors_layout(place.label(), source.metadata().clone())?;
+    let layout = rewrite.safetensors_layout(place.label())?;
     let bytes = layout.data_bytes();
     write(
         rewrite,

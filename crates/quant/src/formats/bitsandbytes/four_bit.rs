@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredContent, StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
+    StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
 };
 
 use super::{
@@ -157,8 +157,10 @@ impl QuantFormat for FourBit {
         }
     }
 
-    fn encoder(&self) -> Option<&dyn Encode> {
-        Some(self)
+    fn encoders(&self) -> &'static [&'static dyn Encode] {
+        static ENCODERS: [&dyn Encode; 2] = [&NF4, &FP4];
+        let (nf4, fp4) = ENCODERS.split_at(1);
+        if self.name == NF4.name { nf4 } else { fp4 }
     }
 }
 
@@ -210,6 +212,14 @@ impl FourBit {
 }
 
 impl Encode for FourBit {
+    fn format(&self) -> &'static dyn QuantFormat {
+        self.registered()
+    }
+
+    fn takes(&self, shape: &[usize]) -> bool {
+        !shape.is_empty()
+    }
+
     fn encode(&self, values: &[f32], _shape: [usize; 2]) -> Parts {
         let blocks = values.chunks(BLOCK_LEN);
         let scales: Vec<f32> = blocks.map(largest).collect();
@@ -241,42 +251,12 @@ impl Encode for FourBit {
     fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<StoredTensor> {
         let num_values = shape.iter().product::<usize>();
         let (num_blocks, num_bytes) = (num_values.div_ceil(BLOCK_LEN), num_values.div_ceil(2));
-        let tensor = |suffix: &str, tag, shape: &[usize], num_bytes, content| StoredTensor {
-            name: format!("{name}{suffix}"),
-            tag,
-            shape: shape.to_vec(),
-            num_bytes,
-            content,
-        };
-        let state = self.state_of(shape);
         vec![
-            tensor(
-                ".absmax",
-                "F32",
-                &[num_blocks],
-                4 * num_blocks,
-                StoredContent::Part(ABSMAX),
-            ),
-            tensor(".quant_map", "F32", &[16], 64, StoredContent::Part(TABLE)),
-            tensor(
-                "",
-                "U8",
-                &[num_bytes, 1],
-                num_bytes,
-                StoredContent::Part(Part::VALUES),
-            ),
-            StoredTensor {
-                name: self.state_name(name),
-                tag: "U8",
-                shape: vec![state.len()],
-                num_bytes: state.len(),
-                content: StoredContent::Bytes(state.into()),
-            },
+            StoredTensor::floats(format!("{name}.{ABSMAX}"), ABSMAX, &[num_blocks]),
+            StoredTensor::floats(format!("{name}.{TABLE}"), TABLE, &[16]),
+            StoredTensor::values(name, "U8", &[num_bytes, 1], num_bytes),
+            StoredTensor::text(self.state_name(name), self.state_of(shape)),
         ]
-    }
-
-    fn row_step(&self) -> usize {
-        1
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredContent, StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
+    StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
 };
 
 inventory::submit! { FormatEntry(&Int8) }
@@ -89,8 +89,8 @@ impl QuantFormat for Int8 {
         }
     }
 
-    fn encoder(&self) -> Option<&dyn Encode> {
-        Some(self)
+    fn encoders(&self) -> &'static [&'static dyn Encode] {
+        &[&Self]
     }
 }
 
@@ -118,6 +118,14 @@ impl Int8 {
 }
 
 impl Encode for Int8 {
+    fn format(&self) -> &'static dyn QuantFormat {
+        &Self
+    }
+
+    fn takes(&self, shape: &[usize]) -> bool {
+        shape.len() >= 2
+    }
+
     fn encode(&self, values: &[f32], [d_output, d_input]: [usize; 2]) -> Parts {
         let (mut codes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
         for row in values.chunks_exact(d_input.max(1)) {
@@ -140,19 +148,9 @@ impl Encode for Int8 {
 
     fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<StoredTensor> {
         let module = name.strip_suffix("weight").unwrap_or(name);
-        let scales = StoredTensor {
-            name: format!("{module}{SCB}"),
-            tag: "F32",
-            shape: shape[..1].to_vec(),
-            num_bytes: shape[0] * size_of::<f32>(),
-            content: StoredContent::Part(SCB),
-        };
+        let scales = StoredTensor::floats(format!("{module}{SCB}"), SCB, &shape[..1]);
         let num_values = shape.iter().product();
         vec![scales, StoredTensor::values(name, "I8", shape, num_values)]
-    }
-
-    fn row_step(&self) -> usize {
-        1
     }
 }
 

@@ -7,12 +7,13 @@
 //! | `x.scale_input`, `x.input_scale`, `x.comfy_quant` | for products in 8 bits; nothing here needs them |
 //!
 //! The first name of the scale is that of `ComfyUI`'s scaled checkpoints, whose file also holds a tensor `scaled_fp8`; the second
-//! is that of its later ones and of the checkpoints with a scale a row.
+//! is that of its later ones and of the checkpoints with a scale a row. Written are weights as the later ones have them:
+//! `F8_E4M3` with `scale = max|w| / 448`, and in `x.comfy_quant` the JSON `{"format": "float8_e4m3fn"}`.
 
 use crate::{
-    FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
-    expect_part,
-    kernels::{Scalars, WeightRows},
+    Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
+    StoredTensor, TensorFile, expect_part,
+    kernels::{Scalars, WeightRows, minifloat},
     num_values,
 };
 
@@ -25,7 +26,8 @@ struct ScaledBytes;
 const SCALE: &str = "scale";
 const SCALE_NAMES: [&str; 2] = ["scale_weight", "weight_scale"];
 const OTHER_NAMES: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
-const TYPES: [&str; 3] = ["F8_E4M3", "F8_E5M2", "I8"];
+const E4M3: &str = "F8_E4M3";
+const TYPES: [&str; 3] = [E4M3, "F8_E5M2", "I8"];
 
 impl QuantFormat for ScaledBytes {
     fn name(&self) -> &'static str {
@@ -103,6 +105,62 @@ impl QuantFormat for ScaledBytes {
                 *value = scaled[usize::from(*byte)];
             }
         }
+    }
+
+    fn encoders(&self) -> &'static [&'static dyn Encode] {
+        &[&ScaledE4m3]
+    }
+}
+
+/// Floats of 8 bits with one scale a weight.
+#[derive(Debug)]
+struct ScaledE4m3;
+
+impl Encode for ScaledE4m3 {
+    fn format(&self) -> &'static dyn QuantFormat {
+        &ScaledBytes
+    }
+
+    fn encoding(&self) -> &'static str {
+        "fp8"
+    }
+
+    fn takes(&self, shape: &[usize]) -> bool {
+        shape.len() >= 2
+    }
+
+    fn encode(&self, values: &[f32], _shape: [usize; 2]) -> Parts {
+        let largest = values
+            .iter()
+            .fold(0.0_f32, |max, value| max.max(value.abs()));
+        // A scale that is no normal number could not tell the values apart.
+        let scale = (largest / minifloat::F8_E4M3_MAX).max(f32::MIN_POSITIVE);
+        let codes = values
+            .iter()
+            .map(|value| minifloat::to_f8_e4m3(value / scale));
+        let part = |name, tag: &str, bytes| Part {
+            name,
+            tag: tag.into(),
+            shape: Vec::new(),
+            bytes,
+        };
+        Parts::new(vec![
+            part(Part::VALUES, E4M3, codes.collect()),
+            part(SCALE, "F32", scale.to_le_bytes().to_vec().into()),
+        ])
+    }
+
+    fn stored_as(&self, name: &str, shape: &[usize]) -> Vec<StoredTensor> {
+        let module = name.strip_suffix("weight").unwrap_or(name);
+        let mut description = r#"{"format": "float8_e4m3fn"}"#.to_owned();
+        while !description.len().is_multiple_of(size_of::<f32>()) {
+            description.push(' ');
+        }
+        vec![
+            StoredTensor::floats(format!("{module}weight_scale"), SCALE, &[]),
+            StoredTensor::text(format!("{module}comfy_quant"), description),
+            StoredTensor::values(name, E4M3, shape, shape.iter().product()),
+        ]
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod codes;
 mod config;
+mod encode;
 mod layout;
 mod numbers;
 mod sdnq_format;

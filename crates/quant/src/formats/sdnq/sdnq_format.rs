@@ -3,13 +3,14 @@
 use pulp::Arch;
 
 use crate::{
-    FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
+    Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
     TensorHead, expect_part, kernels::WeightRows, num_values,
 };
 
 use super::{
     codes::Codes,
     config::Config,
+    encode::{Int8, Uint4},
     layout::{Layout, Shapes},
     numbers::Numbers,
     settings::{CONFIG, Settings},
@@ -21,10 +22,10 @@ inventory::submit! { FormatEntry(&Sdnq) }
 
 /// One to eight bits and a share of a scale a value.
 #[derive(Debug)]
-struct Sdnq;
+pub(super) struct Sdnq;
 
-const SCALE: &str = "scale";
-const ZERO_POINT: &str = "zero_point";
+pub(super) const SCALE: &str = "scale";
+pub(super) const ZERO_POINT: &str = "zero_point";
 /// Scale and zero point of the scales, and of the zero points.
 const NESTED: [&str; 4] = [
     "scale_2",
@@ -118,6 +119,10 @@ impl QuantFormat for Sdnq {
         for (row, values) in rows.rows().zip(values.chunks_exact_mut(rows.d_input())) {
             weight.decode_row(row, values);
         }
+    }
+
+    fn encoders(&self) -> &'static [&'static dyn Encode] {
+        &[&Int8, &Uint4]
     }
 }
 

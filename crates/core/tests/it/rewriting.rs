@@ -1,0 +1,151 @@
+//! Weights written in every format that can be, and read again.
+
+use std::{io::Write, path::Path, sync::Arc};
+
+use burn::tensor::FloatDType;
+use bytes::Bytes;
+use overglaze_core::{FileRewrite, Outcome, PackRules, open, packed_weight};
+use overglaze_quant::{Encode, QuantizedTensor, encoder_by_name, encoders_by_name};
+use overglaze_stream::{MemorySource, WeightSource};
+
+const WEIGHT: &str = "blocks.0.fc.weight";
+
+/// A matrix, a bias beside it, a convolution's kernel and a norm.
+fn source(shape: [usize; 2]) -> MemorySource {
+    let mut source = MemorySource::new("a model");
+    let mut insert = |name: &str, shape: &[usize]| {
+        let bytes = values(shape.iter().product())
+            .into_iter()
+            .flat_map(f32::to_le_bytes);
+        source
+            .insert(name, "F32", shape.to_vec(), bytes.collect::<Bytes>())
+            .unwrap();
+    };
+    insert(WEIGHT, &shape);
+    insert("blocks.0.proj.weight", &shape);
+    insert("blocks.0.fc.bias", &shape[..1]);
+    insert("blocks.0.conv.weight", &[16, 6, 3, 4]);
+    insert("blocks.0.norm.weight", &[96, 2]);
+    source
+}
+
+fn values(len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|index| (index * 37 % 101) as f32 / 25.0 - 2.0)
+        .collect()
+}
+
+/// `rewrite` as a file in `folder`, opened.
+fn written(rewrite: &FileRewrite<'_>, folder: &Path) -> Arc<dyn WeightSource> {
+    let file = match rewrite.check_gguf() {
+        Ok(()) => {
+            let layout = rewrite.gguf_layout("new", Vec::new()).unwrap();
+            (
+                folder.join("new.gguf"),
+                rewrite.write_gguf(layout, Vec::new(), &mut |_| {}),
+            )
+        }
+        Err(_) => {
+            rewrite.check_safetensors().unwrap();
+            let layout = rewrite.safetensors_layout("new").unwrap();
+            let written = rewrite.write_safetensors(layout, Vec::new(), &mut |_| {});
+            (folder.join("new.safetensors"), written)
+        }
+    };
+    let (path, bytes) = file;
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(&bytes.unwrap())
+        .unwrap();
+    open(&path).unwrap()
+}
+
+fn decoded(source: &dyn WeightSource, name: &str) -> (Vec<f32>, Vec<usize>) {
+    let (weight, shape) = packed_weight(source, name).unwrap();
+    let values = weight.decoded(FloatDType::F32);
+    (values.try_to_vec().unwrap(), shape)
+}
+
+fn packed(encoder: &'static dyn Encode, shape: [usize; 2]) -> Vec<f32> {
+    let parts = encoder.encode(&values(shape[0] * shape[1]), shape);
+    let packed = QuantizedTensor::new(encoder.format(), shape, parts).unwrap();
+    packed.decoded(FloatDType::F32).try_to_vec().unwrap()
+}
+
+/// Rows of 2048 are whole blocks and groups of every format, those of 96 are not of some.
+#[test]
+fn every_format_reads_what_is_written_in_it() {
+    for shape in [[4, 2048], [64, 96], [3, 64]] {
+        for encoder in encoders_by_name() {
+            let source = source(shape);
+            let rules = PackRules::default();
+            let rewrite = FileRewrite::packed(&source, encoder, &rules, FloatDType::F32);
+            let is_packed =
+                |name: &str| matches!(rewrite.weights()[name].outcome, Outcome::Packed(_));
+            assert_eq!(
+                is_packed(WEIGHT),
+                encoder.takes(&shape),
+                "{}",
+                encoder.encoding()
+            );
+            assert!(!is_packed("blocks.0.norm.weight") && !is_packed("blocks.0.fc.bias"));
+            let folder = tempfile::tempdir().unwrap();
+            let new = written(&rewrite, folder.path());
+            for (name, weight) in rewrite.weights() {
+                let stored = &weight.stored.shape;
+                let matrix = [stored[0], stored[1..].iter().product()];
+                let (found, found_shape) = decoded(&*new, name);
+                let expected = match is_packed(name) {
+                    true => packed(encoder, matrix),
+                    false => decoded(&source, name).0,
+                };
+                assert_eq!(found_shape, *stored, "{name} in {}", encoder.encoding());
+                assert_eq!(found, expected, "{name} in {}", encoder.encoding());
+                assert!(found.iter().any(|value| *value != 0.0));
+            }
+        }
+    }
+}
+
+/// A file's word about its packed weights follows them.
+#[test]
+fn the_description_of_packed_weights_is_that_of_the_new_file() {
+    let encoder = |name| encoder_by_name(name).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, rules) = (source([64, 96]), PackRules::default());
+    let config = |source: &dyn WeightSource| source.metadata().get("quantization_config").cloned();
+
+    let rewrite = FileRewrite::packed(&plain, encoder("sdnq_uint4"), &rules, FloatDType::F32);
+    let uint4 = written(&rewrite, folder.path());
+    let text = config(&*uint4).unwrap();
+    assert!(text.contains(r#""weights_dtype":"uint4""#), "{text}");
+    assert!(
+        text.contains(r#""blocks.0.conv""#) && !text.contains("bias"),
+        "{text}"
+    );
+
+    // What stays packed would be read as the new type: it is decoded.
+    let keep = PackRules {
+        keep: vec![WEIGHT.into()],
+        ..PackRules::default()
+    };
+    let others = tempfile::tempdir().unwrap();
+    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_int8"), &keep, FloatDType::F32);
+    let kept = written(&rewrite, others.path());
+    assert_eq!(decoded(&*kept, WEIGHT), decoded(&*uint4, WEIGHT));
+    assert!(
+        config(&*kept)
+            .unwrap()
+            .contains(r#""weights_dtype":"int8""#)
+    );
+
+    // Nothing is left to describe.
+    let rewrite = FileRewrite::decoded(&*uint4, FloatDType::F32);
+    assert_eq!(config(&*written(&rewrite, others.path())), None);
+
+    // One that is packed so already goes over, with its description.
+    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_uint4"), &rules, FloatDType::F32);
+    assert!(matches!(rewrite.weights()[WEIGHT].outcome, Outcome::Copied));
+    let copied = written(&rewrite, others.path());
+    assert_eq!(decoded(&*copied, WEIGHT), decoded(&*uint4, WEIGHT));
+}
