@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden`.
+//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden|peers`.
 //!
 //! One file per subcommand. This program drives cargo and reads files; it depends on no crate of the
 //! workspace, so it builds in seconds before anything else does.
@@ -13,6 +13,7 @@ mod failure;
 mod golden;
 mod output;
 mod parity;
+mod peers;
 mod tidy;
 mod workspace;
 
@@ -35,6 +36,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "parity" => parity::run(rest),
         "bench" => bench::run(rest),
         "golden" => golden::run(rest),
+        "peers" => peers::run(rest),
         "help" | "--help" | "-h" => {
             output::say(USAGE);
             Ok(())
@@ -53,4 +55,5 @@ usage: cargo xtask COMMAND
   tidy                                        the rules that rustc and clippy do not know
   parity [ARGUMENT…]                          the golden cases of the peers (--cases, --device, --filter, --json)
   bench [NAME]                                one JSON line per figure, in release
-  golden [--from DIR]                         makes the cases of cases/ again";
+  golden [--from DIR]                         makes the cases of cases/ again
+  peers [ARGUMENT…]                           has the peers read what we write (--ggml LIBRARY, --markdown FILE, --sheet FILE)";

@@ -34,33 +34,46 @@ fn a_quantized_demo_samples_as_its_decoded_weights_do() {
     let at = folder.path();
     for (format, file) in [
         ("q8_0", "packed.gguf"),
-        ("Q4-0", "packed.gguf"),
+        ("Q4-K", "packed.gguf"),
         ("nf4", "packed.safetensors"),
         ("llm_int8", "packed.safetensors"),
+        ("sdnq-int8", "packed.safetensors"),
+        ("fp8", "packed.safetensors"),
     ] {
         done(at, &["quantize", "--format", format, "-o", file]);
         done(at, &["dequantize", file, "-o", "plain.safetensors"]);
-        let packed = latents(at, file, &[]);
-        let plain = latents(at, "plain.safetensors", &[]);
-        let values = |file: &[u8]| -> Vec<f32> {
-            let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
-            let (chunks, _) = tensors.tensor("latents").unwrap().data().as_chunks();
-            chunks
-                .iter()
-                .map(|bytes| f32::from_le_bytes(*bytes))
-                .collect()
-        };
-        let (found, expected) = (values(&packed), values(&plain));
-        assert!(expected.iter().any(|value| *value != 0.0));
-        for (found, expected) in found.iter().zip(&expected) {
-            assert!(
-                (found - expected).abs() <= 1e-4,
-                "{format}: {found}, {expected}"
-            );
+        assert_same(at, file, format, &[]);
+        // Rank 4, beside the packed weight; and one that needs the weight's values, decoded for it.
+        for adapter in [
+            "loras/outline-epoch-20.safetensors",
+            "more/stripes.safetensors",
+        ] {
+            let adapter = format!("{}/demo/{adapter}", env!("CARGO_MANIFEST_DIR"));
+            assert_same(at, file, format, &["--lora", &adapter]);
         }
+        let packed = latents(at, file, &[]);
         let streamed = latents(at, file, &["--device-budget", "400KiB"]);
         assert_eq!(packed, streamed, "{format}");
     }
+}
+
+fn assert_same(at: &Path, file: &str, format: &str, more: &[&str]) {
+    let found = values(&latents(at, file, more));
+    let expected = values(&latents(at, "plain.safetensors", more));
+    assert!(expected.iter().any(|value| *value != 0.0));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(
+            (found - expected).abs() <= 1e-4,
+            "{format}: {found}, {expected}"
+        );
+    }
+}
+
+fn values(file: &[u8]) -> Vec<f32> {
+    let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
+    let (chunks, _) = tensors.tensor("latents").unwrap().data().as_chunks();
+    let values = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    values.collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod kind;
 
 use overglaze_patches::{dialects::dialects, registry::kinds};
-use overglaze_quant::{QuantFormat, formats_by_name};
+use overglaze_quant::{Encode, QuantFormat, formats_by_name};
 use serde::Serialize;
 
 use crate::{CliError, Console, Exit, args::RegistryArgs, device, table};
@@ -28,6 +28,8 @@ struct Format {
     /// Absent where the weight is several tensors.
     block_len: Option<usize>,
     block_bytes: Option<usize>,
+    /// Names that `quantize --format` takes; none where it is only read.
+    written_as: Vec<&'static str>,
 }
 
 pub(crate) fn run(args: &RegistryArgs, console: &Console) -> Result<Exit, CliError> {
@@ -57,7 +59,13 @@ impl Registry {
             "{}\n\n{}\n\n{}",
             table::of_paragraphs(&["Patch kind", "What it is"], &kinds),
             table::of_text(
-                &["Format", "Type tags", "Values a block", "Bytes a block"],
+                &[
+                    "Format",
+                    "Type tags",
+                    "Values a block",
+                    "Bytes a block",
+                    "Written as"
+                ],
                 &formats
             ),
             table::of_paragraphs(&["Others", "Compiled in"], &others),
@@ -79,6 +87,11 @@ impl Format {
             ggml_type: format.ggml_type(),
             block_len: format.block().map(|block| block.len),
             block_bytes: format.block().map(|block| block.bytes),
+            written_as: format
+                .encoders()
+                .iter()
+                .map(|encoder| Encode::encoding(*encoder))
+                .collect(),
         }
     }
 
@@ -89,6 +102,7 @@ impl Format {
             self.tags.join(", "),
             size(self.block_len),
             size(self.block_bytes),
+            self.written_as.join(", "),
         ]
     }
 }

@@ -35,7 +35,7 @@ pub enum RewriteError {
     /// The rules leave nothing to pack.
     #[error(
         "`{file}` has no weight to pack as {format}: all are vectors, norms, embeddings, first or last layers, rows of \
-         no whole blocks, or packed so already; name some with --pack, or choose another format"
+         of a shape it does not take, or packed so already; name some with --pack, or choose another format"
     )]
     NothingToPack {
         /// The model.

@@ -10,22 +10,22 @@ use bytes::Bytes;
 use crate::{Encode, Part, Parts, QuantFormat, StoredTensor};
 
 use super::{
+    SCALE, ZERO_POINT,
     codes::{CodeKind, Codes},
-    sdnq_format::{SCALE, Sdnq, ZERO_POINT},
     settings::{CONFIG, Settings},
 };
 
-/// Integers of 8 bits around 0.
+/// Integers of 8 bits around 0, in this format.
 #[derive(Debug)]
-pub(super) struct Int8;
+pub(super) struct Int8(pub(super) &'static dyn QuantFormat);
 
-/// Integers of 4 bits from the least value of a group on.
+/// Integers of 4 bits from the least value of a group on, in this format.
 #[derive(Debug)]
-pub(super) struct Uint4;
+pub(super) struct Uint4(pub(super) &'static dyn QuantFormat);
 
 impl Encode for Int8 {
     fn format(&self) -> &'static dyn QuantFormat {
-        &Sdnq
+        self.0
     }
 
     fn encoding(&self) -> &'static str {
@@ -65,13 +65,13 @@ impl Encode for Int8 {
     }
 
     fn file_text(&self, kept: &[&str]) -> Option<(&'static str, String)> {
-        Some((CONFIG, config("int8", kept)))
+        Some((CONFIG, config(self.0, "int8", kept)))
     }
 }
 
 impl Encode for Uint4 {
     fn format(&self) -> &'static dyn QuantFormat {
-        &Sdnq
+        self.0
     }
 
     fn encoding(&self) -> &'static str {
@@ -121,7 +121,7 @@ impl Encode for Uint4 {
     }
 
     fn file_text(&self, kept: &[&str]) -> Option<(&'static str, String)> {
-        Some((CONFIG, config("uint4", kept)))
+        Some((CONFIG, config(self.0, "uint4", kept)))
     }
 }
 
@@ -180,12 +180,12 @@ impl Groups {
 }
 
 /// What sdnq's loader reads as `quantization_config.json`.
-fn config(weights_dtype: &str, kept: &[&str]) -> String {
+fn config(format: &dyn QuantFormat, weights_dtype: &str, kept: &[&str]) -> String {
     let modules = kept
         .iter()
         .map(|name| name.strip_suffix(".weight").unwrap_or(name));
     serde_json::json!({
-        "quant_method": "sdnq",
+        "quant_method": format.name(),
         "weights_dtype": weights_dtype,
         "group_size": 0,
         "dequantize_fp32": true,

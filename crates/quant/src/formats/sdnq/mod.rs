@@ -16,3 +16,7 @@ mod sdnq_format;
 mod settings;
 mod svd;
 mod turn;
+
+/// Parts with one number a group.
+const SCALE: &str = "scale";
+const ZERO_POINT: &str = "zero_point";

@@ -8,6 +8,7 @@ use crate::{
 };
 
 use super::{
+    SCALE, ZERO_POINT,
     codes::Codes,
     config::Config,
     encode::{Int8, Uint4},
@@ -22,10 +23,8 @@ inventory::submit! { FormatEntry(&Sdnq) }
 
 /// One to eight bits and a share of a scale a value.
 #[derive(Debug)]
-pub(super) struct Sdnq;
+struct Sdnq;
 
-pub(super) const SCALE: &str = "scale";
-pub(super) const ZERO_POINT: &str = "zero_point";
 /// Scale and zero point of the scales, and of the zero points.
 const NESTED: [&str; 4] = [
     "scale_2",
@@ -122,7 +121,7 @@ impl QuantFormat for Sdnq {
     }
 
     fn encoders(&self) -> &'static [&'static dyn Encode] {
-        &[&Int8, &Uint4]
+        &[&Int8(&Self), &Uint4(&Self)]
     }
 }
 
