@@ -19,7 +19,7 @@ fn source(shape: [usize; 2]) -> MemorySource {
             .flat_map(f32::to_le_bytes);
         source
             .insert(name, "F32", shape.to_vec(), bytes.collect::<Bytes>())
-            .unwrap();
+            .expect("it can be");
     };
     insert(WEIGHT, &shape);
     insert("blocks.0.proj.weight", &shape);
@@ -39,37 +39,40 @@ fn values(len: usize) -> Vec<f32> {
 fn written(rewrite: &FileRewrite<'_>, folder: &Path) -> Arc<dyn WeightSource> {
     let file = match rewrite.check_gguf() {
         Ok(()) => {
-            let layout = rewrite.gguf_layout("new", Vec::new()).unwrap();
+            let layout = rewrite.gguf_layout("new", Vec::new()).expect("it can be");
             (
                 folder.join("new.gguf"),
                 rewrite.write_gguf(layout, Vec::new(), &mut |_| {}),
             )
         }
         Err(_) => {
-            rewrite.check_safetensors().unwrap();
-            let layout = rewrite.safetensors_layout("new").unwrap();
+            rewrite.check_safetensors().expect("it can be");
+            let layout = rewrite.safetensors_layout("new").expect("it can be");
             let written = rewrite.write_safetensors(layout, Vec::new(), &mut |_| {});
             (folder.join("new.safetensors"), written)
         }
     };
     let (path, bytes) = file;
     std::fs::File::create(&path)
-        .unwrap()
-        .write_all(&bytes.unwrap())
-        .unwrap();
-    open(&path).unwrap()
+        .expect("it can be")
+        .write_all(&bytes.expect("it can be"))
+        .expect("it can be");
+    open(&path).expect("it can be")
 }
 
 fn decoded(source: &dyn WeightSource, name: &str) -> (Vec<f32>, Vec<usize>) {
-    let (weight, shape) = packed_weight(source, name).unwrap();
+    let (weight, shape) = packed_weight(source, name).expect("it can be");
     let values = weight.decoded(FloatDType::F32);
-    (values.try_to_vec().unwrap(), shape)
+    (values.try_to_vec().expect("it can be"), shape)
 }
 
 fn packed(encoder: &'static dyn Encode, shape: [usize; 2]) -> Vec<f32> {
     let parts = encoder.encode(&values(shape[0] * shape[1]), shape);
-    let packed = QuantizedTensor::new(encoder.format(), shape, parts).unwrap();
-    packed.decoded(FloatDType::F32).try_to_vec().unwrap()
+    let packed = QuantizedTensor::new(encoder.format(), shape, parts).expect("it can be");
+    packed
+        .decoded(FloatDType::F32)
+        .try_to_vec()
+        .expect("it can be")
 }
 
 /// Rows of 2048 are whole blocks and groups of every format, those of 96 are not of some.
