@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
 mod add_product;
+mod bitsandbytes;
 mod encoders;
 mod formats;
 mod linear;
@@ -10,4 +11,5 @@ mod packing;
 mod plan;
 mod plus_product;
 mod tensor;
+mod tensor_file;
 mod validation;

@@ -25,7 +25,7 @@ use crate::{
 };
 
 use super::{
-    quant_state::QuantState,
+    quant_state::{QuantState, bad_description},
     scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, Scales, geometry, part},
 };
 
@@ -85,6 +85,7 @@ struct FourBit {
 }
 
 const TABLE: &str = "quant_map";
+const STATE: &str = ".quant_state.bitsandbytes__";
 
 impl QuantFormat for FourBit {
     fn name(&self) -> &'static str {
@@ -92,16 +93,16 @@ impl QuantFormat for FourBit {
     }
 
     fn find(&self, name: &str, file: &dyn TensorFile) -> Result<Option<FoundWeight>, QuantError> {
-        let place = self.state_name(name);
-        if file.head(&place).is_none() || file.head(name).is_none() {
+        if file.head(name).is_none() {
             return Ok(None);
         }
-        let read = file.read(&place).map_err(|source| QuantError::Read {
-            format: self.name,
-            tensor: place.clone(),
-            source,
-        })?;
-        let state = QuantState::read(self.name, &place, &read)?;
+        let place = self.state_name(name);
+        if file.head(&place).is_none() {
+            return expect_some_state(name, file).map(|()| None);
+        }
+        let state = QuantState::read(self.name, &place, file)?;
+        let nested = state.nested_blocksize.zip(state.nested_offset);
+        self.check_absmax(name, nested.is_some(), file)?;
         let mut parts = vec![FoundPart::in_file(Part::VALUES, name)];
         for part in [ABSMAX, TABLE, NESTED_ABSMAX, NESTED_TABLE] {
             let tensor = format!("{name}.{part}");
@@ -109,7 +110,7 @@ impl QuantFormat for FourBit {
                 parts.push(FoundPart::in_file(part, tensor));
             }
         }
-        parts.push(FoundPart::Known(geometry(&state)));
+        parts.push(FoundPart::Known(geometry(state.blocksize, nested)));
         Ok(Some(FoundWeight {
             format: self.registered(),
             shape: state.shape,
@@ -171,7 +172,27 @@ impl FourBit {
     }
 
     fn state_name(&self, weight: &str) -> String {
-        format!("{weight}.quant_state.bitsandbytes__{}", self.name)
+        format!("{weight}{STATE}{}", self.name)
+    }
+
+    /// That the scales of the weight `name` are codes where its state says so, and nowhere else.
+    fn check_absmax(
+        &self,
+        name: &str,
+        is_nested: bool,
+        file: &dyn TensorFile,
+    ) -> Result<(), QuantError> {
+        let absmax = format!("{name}.{ABSMAX}");
+        let expected = if is_nested { "U8" } else { "F32" };
+        match file.head(&absmax) {
+            Some(head) if head.tag != expected => Err(bad_description(
+                self.name,
+                &absmax,
+                format!("is of type {}", head.tag),
+                &format!("{expected}, as its quant state says"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn table_of(&self, parts: &Parts) -> [f32; 16] {
@@ -239,12 +260,7 @@ impl Encode for FourBit {
             part(Part::VALUES, "U8", packed.len(), packed.into()),
             part(ABSMAX, "F32", scales.len(), floats(&scales)),
             part(TABLE, "F32", 16, floats(&self.table)),
-            geometry(&QuantState {
-                blocksize: BLOCK_LEN_U32,
-                shape: Vec::new(),
-                nested_blocksize: None,
-                nested_offset: None,
-            }),
+            geometry(BLOCK_LEN_U32, None),
         ])
     }
 
@@ -284,6 +300,22 @@ impl FourBit {
             .min_by(|a, b| distance(a).total_cmp(&distance(b)))
             .expect("there are sixteen")
     }
+}
+
+/// That the weight `name`, if it has scales and a table as weights of this kind have, has a state of one of the types.
+fn expect_some_state(name: &str, file: &dyn TensorFile) -> Result<(), QuantError> {
+    let mut tensors = [ABSMAX, TABLE].into_iter();
+    let has_scales = tensors.all(|part| file.head(&format!("{name}.{part}")).is_some());
+    let has_state = |format: &FourBit| file.head(&format.state_name(name)).is_some();
+    if !has_scales || [&NF4, &FP4].into_iter().any(has_state) {
+        return Ok(());
+    }
+    Err(bad_description(
+        "4-bit bitsandbytes",
+        &format!("{name}{STATE}*"),
+        "is missing".into(),
+        "JSON with the weight's type, block size and shape",
+    ))
 }
 
 /// Writes the values from `start` on, whose table is `scaled`.

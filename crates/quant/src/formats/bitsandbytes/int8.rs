@@ -10,6 +10,8 @@ use crate::{
     StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
 };
 
+use super::quant_state::bad_description;
+
 inventory::submit! { FormatEntry(&Int8) }
 
 /// Eight bits and a share of a scale a value.
@@ -97,23 +99,30 @@ impl QuantFormat for Int8 {
 impl Int8 {
     /// That the rows stand as they come.
     fn check_layout(&self, layout: &str, file: &dyn TensorFile) -> Result<(), QuantError> {
+        let wrong = |found| {
+            let expected = "0, rows as they come";
+            Err(bad_description(self.name(), layout, found, expected))
+        };
+        let head = file.head(layout);
+        let is_byte = head.is_some_and(|head| head.tag == "U8" && matches!(head.shape, [] | [1]));
+        if !is_byte {
+            return wrong("is not one byte".into());
+        }
         let bytes = file.read(layout).map_err(|source| QuantError::Read {
             format: self.name(),
             tensor: layout.into(),
             source,
         })?;
-        let number = bytes.first().copied().unwrap_or_default();
-        if number == 0 {
-            return Ok(());
-        }
         let known = ["row", "col32", "col_turing", "col_ampere"];
-        let found = known.get(usize::from(number)).copied().unwrap_or("unknown");
-        Err(QuantError::BadDescription {
-            format: self.name(),
-            place: layout.into(),
-            found: format!("says {number}, the layout {found}"),
-            expected: "0, rows as they come".into(),
-        })
+        match *bytes {
+            [0] => Ok(()),
+            [number] => {
+                let known = known.get(usize::from(number)).copied();
+                let layout = known.unwrap_or("unknown");
+                wrong(format!("says {number}, the layout {layout}"))
+            }
+            _ => wrong("is not one byte".into()),
+        }
     }
 }
 

@@ -4,8 +4,6 @@ use bytes::Bytes;
 
 use crate::{Part, Parts, kernels::Scalars};
 
-use super::quant_state::QuantState;
-
 pub(super) const ABSMAX: &str = "absmax";
 pub(super) const NESTED_ABSMAX: &str = "nested_absmax";
 pub(super) const NESTED_TABLE: &str = "nested_quant_map";
@@ -36,12 +34,13 @@ impl Geometry {
     }
 }
 
-/// The part that holds what `state` says of blocks.
-pub(super) fn geometry(state: &QuantState) -> Part {
+/// The part that holds these numbers.
+pub(super) fn geometry(block_len: u32, nested: Option<(u32, f32)>) -> Part {
+    let (nested_len, offset) = nested.unwrap_or((256, 0.0));
     let mut bytes = Vec::with_capacity(12);
-    bytes.extend(state.blocksize.to_le_bytes());
-    bytes.extend(state.nested_blocksize.unwrap_or(256).to_le_bytes());
-    bytes.extend(state.nested_offset.unwrap_or(0.0).to_le_bytes());
+    bytes.extend(block_len.to_le_bytes());
+    bytes.extend(nested_len.to_le_bytes());
+    bytes.extend(offset.to_le_bytes());
     part(GEOMETRY, "", 0, bytes.into())
 }
 

@@ -1,0 +1,101 @@
+//! Files of tensors in memory, and the weights in them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    fs,
+    path::Path,
+};
+
+use bytes::Bytes;
+use overglaze_quant::{
+    FoundPart, FoundWeight, Part, Parts, QuantError, QuantizedTensor, TensorFile, TensorHead,
+    find_weight,
+};
+use safetensors::SafeTensors;
+
+/// Tensors and texts by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryFile {
+    tensors: BTreeMap<String, (String, Vec<usize>, Bytes)>,
+    /// Names of tensors that cannot be read.
+    spoilt: BTreeSet<String>,
+    pub(crate) texts: BTreeMap<String, String>,
+}
+
+impl MemoryFile {
+    /// A safetensors file, its metadata as texts.
+    pub(crate) fn open(path: &Path) -> Self {
+        let bytes = fs::read(path).unwrap();
+        let (_, head) = SafeTensors::read_metadata(&bytes).unwrap();
+        let texts = head.metadata().clone().unwrap_or_default();
+        let mut file = Self {
+            texts: texts.into_iter().collect(),
+            ..Self::default()
+        };
+        for (name, tensor) in SafeTensors::deserialize(&bytes).unwrap().iter() {
+            let tag = tensor.dtype().to_string();
+            file.set(name, &tag, tensor.shape(), tensor.data().to_vec());
+        }
+        file
+    }
+
+    pub(crate) fn set(&mut self, name: &str, tag: &str, shape: &[usize], bytes: Vec<u8>) {
+        let tensor = (tag.into(), shape.to_vec(), bytes.into());
+        self.tensors.insert(name.into(), tensor);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.tensors.remove(name).unwrap();
+    }
+
+    /// Lets the tensor's bytes be out of reach from now on.
+    pub(crate) fn spoil(&mut self, name: &str) {
+        self.spoilt.insert(name.into());
+    }
+
+    pub(crate) fn part(&self, part: &'static str, name: &str) -> Part {
+        let (tag, shape, bytes) = self.tensors[name].clone();
+        Part {
+            name: part,
+            tag,
+            shape,
+            bytes,
+        }
+    }
+
+    /// The weight whose main tensor is `name`.
+    pub(crate) fn weight(&self, name: &str) -> Result<QuantizedTensor, QuantError> {
+        let FoundWeight {
+            format,
+            shape,
+            parts,
+            ..
+        } = find_weight(name, self)?;
+        let parts = parts.into_iter().map(|part| match part {
+            FoundPart::InFile { part, tensor } => self.part(part, &tensor),
+            FoundPart::Known(part) => part,
+        });
+        let shape = [shape[0], shape[1..].iter().product()];
+        QuantizedTensor::new(format, shape, Parts::new(parts.collect()))
+    }
+}
+
+impl TensorFile for MemoryFile {
+    fn head(&self, name: &str) -> Option<TensorHead<'_>> {
+        let (tag, shape, _) = self.tensors.get(name)?;
+        Some(TensorHead { tag, shape })
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+        if self.spoilt.contains(name) {
+            return Err("the disk is broken".into());
+        }
+        let tensor = self.tensors.get(name).ok_or("no such tensor")?;
+        Ok(tensor.2.clone())
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.texts.get(key).map(String::as_str)
+    }
+}
