@@ -93,6 +93,19 @@ fn zeros_and_single_values_are_written() {
 }
 
 #[test]
+fn matrices_without_values_are_written() {
+    for encoder in encoders_by_name() {
+        let mut shapes = vec![[0, 256], [3, 0], [0, 0]];
+        shapes.retain(|shape| encoder.takes(shape));
+        for shape in shapes {
+            let parts = encoder.encode(&[], shape);
+            let packed = QuantizedTensor::new(encoder.format(), shape, parts);
+            assert_eq!(packed.unwrap().shape(), shape, "{}", encoder.encoding());
+        }
+    }
+}
+
+#[test]
 fn the_tensors_are_those_that_were_announced() {
     for encoder in encoders_by_name() {
         let shape = [3, 512];

@@ -137,7 +137,8 @@ impl Encode for Int8 {
 
     fn encode(&self, values: &[f32], [d_output, d_input]: [usize; 2]) -> Parts {
         let (mut codes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
-        for row in values.chunks_exact(d_input.max(1)) {
+        for row in 0..d_output {
+            let row = &values[row * d_input..][..d_input];
             let largest = row.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
             let factor = if largest == 0.0 { 0.0 } else { 127.0 / largest };
             codes.extend(row.iter().map(|value| code(value * factor)));

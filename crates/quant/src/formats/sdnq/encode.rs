@@ -33,7 +33,8 @@ impl Encode for Int8 {
     }
 
     fn takes(&self, shape: &[usize]) -> bool {
-        shape.len() == 2
+        // A group without values has no scale.
+        shape.len() == 2 && !shape.contains(&0)
     }
 
     fn encode(&self, values: &[f32], shape: [usize; 2]) -> Parts {
@@ -81,7 +82,7 @@ impl Encode for Uint4 {
     fn takes(&self, shape: &[usize]) -> bool {
         // Two codes are a byte, and a single scale would not tell how many rows they are.
         let num_values = shape.iter().product::<usize>();
-        shape.len() == 2 && shape[0] > 1 && num_values.is_multiple_of(2)
+        shape.len() == 2 && shape[0] > 1 && num_values > 0 && num_values.is_multiple_of(2)
     }
 
     fn encode(&self, values: &[f32], shape: [usize; 2]) -> Parts {
