@@ -106,6 +106,23 @@ pub enum QuantError {
         /// What it should be.
         expected: String,
     },
+    /// The format does not keep a weight's rows as signed bytes.
+    #[error(
+        "a {format} weight has no rows of signed bytes with one scale each, as a product in integers needs; multiply it \
+         by the default product"
+    )]
+    NoInt8Rows {
+        /// Format.
+        format: &'static str,
+    },
+    /// No size can be compared with this threshold.
+    #[error(
+        "an outlier threshold of {threshold} means nothing; choose a positive one, or 0 for no outliers"
+    )]
+    Threshold {
+        /// What was asked for.
+        threshold: f32,
+    },
     /// The shape's size in bytes does not fit the address space.
     #[error("a {format} weight of shape {shape:?} is larger than memory can be; check its shape")]
     Overflow {

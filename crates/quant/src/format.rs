@@ -6,7 +6,7 @@ use burn::tensor::DType;
 
 use crate::{
     Encode, FoundWeight, Part, Parts, QuantError, TensorFile,
-    kernels::{InputRows, OutputTile, WeightRows, dot_decoded, dot_f32},
+    kernels::{InputRows, Int8Rows, OutputTile, WeightRows, dot_decoded, dot_f32},
 };
 
 /// How a weight matrix `[d_output, d_input]` is packed.
@@ -66,6 +66,13 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
 
     /// The rows as they lie in memory, where that is plain aligned f32 already.
     fn as_f32<'a>(&self, rows: &WeightRows<'a>) -> Option<&'a [f32]> {
+        let _ = rows;
+        None
+    }
+
+    /// The rows as signed bytes with one scale a row, for [`linear_int8`](crate::linear_int8); `None`, whatever the rows,
+    /// where the format does not keep them so.
+    fn int8_rows<'a>(&self, rows: &WeightRows<'a>) -> Option<Int8Rows<'a>> {
         let _ = rows;
         None
     }

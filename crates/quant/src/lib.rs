@@ -12,6 +12,7 @@ mod format;
 pub mod formats;
 mod found;
 mod host_data;
+mod int8_product;
 pub mod kernels;
 mod parts;
 mod plus_product;
@@ -25,6 +26,7 @@ pub use format::{
     num_values, values_bytes,
 };
 pub use found::{FoundPart, FoundWeight, TensorFile, TensorHead, find_weight};
+pub use int8_product::{OUTLIER_THRESHOLD, linear_int8};
 #[doc(hidden)]
 pub use inventory;
 pub use parts::{Part, Parts};

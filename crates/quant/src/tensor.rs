@@ -197,7 +197,7 @@ impl QuantizedTensor {
         }
     }
 
-    fn matrix(&self) -> PackedMatrix<'_> {
+    pub(crate) fn matrix(&self) -> PackedMatrix<'_> {
         PackedMatrix {
             format: self.format,
             shape: self.shape,
@@ -206,7 +206,11 @@ impl QuantizedTensor {
     }
 
     /// The input, or nothing where the output is all zeros; checks the sizes.
-    fn input_rows<'a>(&self, input: &'a [f32], output: &mut [f32]) -> Option<InputRows<'a>> {
+    pub(crate) fn input_rows<'a>(
+        &self,
+        input: &'a [f32],
+        output: &mut [f32],
+    ) -> Option<InputRows<'a>> {
         let [d_output, d_input] = self.shape;
         if d_output == 0 || d_input == 0 {
             output.fill(0.0);

@@ -54,6 +54,12 @@ impl MemoryFile {
         self.spoilt.insert(name.into());
     }
 
+    /// The values of a tensor of floats.
+    pub(crate) fn floats(&self, name: &str) -> Vec<f32> {
+        let part = self.part(Part::VALUES, name);
+        part.scalars().unwrap().iter().collect()
+    }
+
     pub(crate) fn part(&self, part: &'static str, name: &str) -> Part {
         let (tag, shape, bytes) = self.tensors[name].clone();
         Part {

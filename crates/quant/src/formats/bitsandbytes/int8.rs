@@ -2,12 +2,14 @@
 //!
 //! The tensors of a weight `x.weight`, as `Linear8bitLt.state_dict()` of bitsandbytes writes them: I8 `[d_output, d_input]`,
 //! `x.SCB` F32 `[d_output]`, the largest size in each row, and `x.weight_format`, a number that is 0 for rows as they come.
-//! Multiplied here is the decoded weight; bitsandbytes rounds the activations to 8 bits as well
-//! (<https://arxiv.org/abs/2208.07339>).
+//! Multiplied by default is the decoded weight; bitsandbytes rounds the activations to 8 bits as well
+//! (<https://arxiv.org/abs/2208.07339>), which [`linear_int8`](crate::linear_int8) does.
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
+    StoredTensor, TensorFile, expect_part,
+    kernels::{Int8Rows, WeightRows},
+    num_values,
 };
 
 use super::quant_state::bad_description;
@@ -89,6 +91,15 @@ impl QuantFormat for Int8 {
                 *value = f32::from(code.cast_signed()) * scale * STEP;
             }
         }
+    }
+
+    fn int8_rows<'a>(&self, rows: &WeightRows<'a>) -> Option<Int8Rows<'a>> {
+        let scales = rows.parts().get(SCB).and_then(Part::scalars);
+        let scales = scales.expect("the parts were validated");
+        Some(Int8Rows {
+            codes: &rows.parts().bytes(Part::VALUES)[rows.values()],
+            scales: rows.rows().map(|row| scales.get(row) * STEP).collect(),
+        })
     }
 
     fn encoders(&self) -> &'static [&'static dyn Encode] {
