@@ -290,6 +290,26 @@ pub enum Error {
         /// Layer path.
         layer: String,
     },
+    /// A weight that cannot be decoded cannot be merged into.
+    #[error(
+        "the weight of layer `{layer}` cannot be decoded, only multiplied with, so an adapter cannot be merged into it; \
+         mount the adapter by sidecar instead"
+    )]
+    MergeHidden {
+        /// Layer path.
+        layer: String,
+    },
+    /// A weight that cannot be decoded stands where its values are needed.
+    #[error(
+        "the tensor `{tensor}` is packed as {format}, which cannot be decoded, only multiplied with; it can be the weight \
+         of a linear layer in host memory, and nothing else"
+    )]
+    NoValues {
+        /// Tensor in the file.
+        tensor: String,
+        /// How it is packed.
+        format: &'static str,
+    },
     /// A merged value is too large for the type it is stored in.
     #[error(
         "tensor `{tensor}`: a merged value does not fit {dtype}; lower the strengths, or merge into a \

@@ -112,7 +112,7 @@ impl LayerLoader {
     /// `<path>.bias` `[d_output]`. Layers run in the order of these calls.
     ///
     /// # Errors
-    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`] or [`Error::Stream`].
+    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`], [`Error::NoValues`] or [`Error::Stream`].
     pub fn linear(&mut self, path: &str) -> Result<PatchedLinear, Error> {
         let weight = self.matrix(&format!("{path}.weight"))?;
         let bias_name = format!("{path}.bias");
@@ -131,7 +131,7 @@ impl LayerLoader {
     /// The tensor `tensor` `[n]` in f32 on the execution device.
     ///
     /// # Errors
-    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`] or [`Error::Stream`].
+    /// [`Error::MissingTensor`], [`Error::WrongShape`], [`Error::Quant`], [`Error::NoValues`] or [`Error::Stream`].
     pub fn vector(&mut self, tensor: &str) -> Result<Tensor<1>, Error> {
         let spec = self.row(tensor, None)?;
         self.in_place(&spec, DType::F32)
@@ -187,11 +187,16 @@ impl LayerLoader {
         bias: Option<TensorSpec>,
     ) -> Result<FrozenWeight, Error> {
         let device = self.config.device.clone();
+        let form = Form::on(&device);
+        let weight = match form {
+            Form::Packed => weight,
+            Form::Dense(_) => weight.with_values()?,
+        };
         let spec = LayerSpec {
             path: path.into(),
             weight,
             bias,
-            form: Form::on(&device),
+            form,
             device,
             traffic: Arc::clone(&self.traffic),
         };
@@ -242,7 +247,7 @@ impl LayerLoader {
         if let Some(length) = length.filter(|length| *length != count) {
             return Err(self.wrong_shape(name, &found.shape, format!("[{length}]")));
         }
-        self.spec(name, found, [1, count])
+        self.spec(name, found, [1, count])?.with_values()
     }
 
     /// The weight `found` under `name` as a matrix of `shape`. A streamed layer is checked here and not in the middle

@@ -50,7 +50,7 @@ impl LayerLoader {
     /// # Errors
     /// As [`linear`](Self::linear).
     pub fn embedding(&mut self, path: &str) -> Result<PatchedEmbedding, Error> {
-        let weight = self.matrix(&weight_of(path))?;
+        let weight = self.matrix(&weight_of(path))?.with_values()?;
         let frozen = self.freeze(path, weight, None)?;
         let device = self.device().clone();
         Ok(PatchedEmbedding::from_frozen(frozen, device, self.state()))
@@ -126,6 +126,7 @@ impl LayerLoader {
             return Err(self.wrong_shape(tensor, &found.shape, format!("{D} axes")));
         };
         let spec = self.spec(tensor, found, LayerShape::parameter(&dims).matrix())?;
+        let spec = spec.with_values()?;
         let values = self.as_stored(&spec)?;
         let values = match dims.contains(&0) {
             true => Tensor::zeros(dims, (&values.device(), values.dtype())),
@@ -150,7 +151,7 @@ impl LayerLoader {
             let expected = format!("{:?}", shape.dims());
             return Err(self.wrong_shape(&name, &found.shape, expected));
         }
-        let weight = self.spec(&name, found, shape.matrix())?;
+        let weight = self.spec(&name, found, shape.matrix())?.with_values()?;
         let bias = match layout.has_bias {
             true => Some(self.row(&format!("{path}.bias"), Some(layout.dims[0]))?),
             false => None,

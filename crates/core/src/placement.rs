@@ -16,7 +16,7 @@ pub enum Placement {
     /// A residual that every forward pass adds. It works on any base, and costs no copy of the weight.
     #[default]
     Sidecar,
-    /// Into a merged copy of the weight. A layer whose weight is streamed cannot have one.
+    /// Into a merged copy of the weight. A layer whose weight is streamed, or cannot be decoded, cannot have one.
     Direct,
     /// By sidecar where the base is streamed, where it is stored quantized, and where sidecars are mounted already;
     /// directly elsewhere.
@@ -27,7 +27,7 @@ impl Placement {
     /// Whether a patch goes directly into the layer `path`, beside those of `stack`.
     ///
     /// # Errors
-    /// [`Error::MergeStreamed`] where it has to and cannot.
+    /// [`Error::MergeStreamed`] or [`Error::MergeHidden`] where it has to and cannot.
     pub(crate) fn is_direct(
         self,
         path: &str,
@@ -38,6 +38,9 @@ impl Placement {
             Self::Sidecar => Ok(false),
             Self::Direct if !layer.is_resident() => {
                 Err(Error::MergeStreamed { layer: path.into() })
+            }
+            Self::Direct if !layer.limits().shows_values => {
+                Err(Error::MergeHidden { layer: path.into() })
             }
             Self::Direct => Ok(true),
             Self::Automatic => {

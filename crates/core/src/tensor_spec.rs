@@ -147,6 +147,17 @@ impl TensorSpec {
         ))
     }
 
+    /// The same, whose values are going to be needed.
+    pub(crate) fn with_values(self) -> Result<Self, Error> {
+        if self.format.has_values() {
+            return Ok(self);
+        }
+        Err(Error::NoValues {
+            tensor: self.name,
+            format: self.format.name(),
+        })
+    }
+
     /// How many values there are; the format has checked that their f32 bytes can be counted.
     pub(crate) fn num_values(&self) -> usize {
         self.shape[0] * self.shape[1]

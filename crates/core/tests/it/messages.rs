@@ -156,6 +156,19 @@ fn cases() -> Vec<(Error, &'static str)> {
              model without a budget, or mount the adapter instead",
         ),
         (
+            Error::MergeHidden { layer: "l".into() },
+            "the weight of layer `l` cannot be decoded, only multiplied with, so an adapter cannot be merged into \
+             it; mount the adapter by sidecar instead",
+        ),
+        (
+            Error::NoValues {
+                tensor: "t".into(),
+                format: "f",
+            },
+            "the tensor `t` is packed as f, which cannot be decoded, only multiplied with; it can be the weight of a \
+             linear layer in host memory, and nothing else",
+        ),
+        (
             Error::Reparameterized {
                 parameter: "fc.weight".into(),
             },
