@@ -2,6 +2,7 @@
 
 mod adapter_files;
 mod bridge;
+mod closed_format;
 mod conv_edges;
 mod convs;
 mod drop_in;

@@ -5,6 +5,7 @@
 //! `refusals`.
 
 mod cell;
+mod closed;
 mod dtypes;
 mod keys;
 mod kind_case;
