@@ -36,6 +36,8 @@ fn check_case(name: &str, file: &MemoryFile) {
     let found: Vec<f32> = output.into_data().iter().collect();
     assert_eq!(found.len(), expected.len());
     let parts = reference(&weight, &input, threshold);
+    let (mut default, mut largest_ratio) = (vec![0.0; found.len()], 0.0_f64);
+    weight.linear_into(&input, &mut default);
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let bias = bias[index % bias.len()];
         let Sums {
@@ -49,7 +51,11 @@ fn check_case(name: &str, file: &MemoryFile) {
         let bound = roundoff * rounded + 1.9e-5 * integers.abs() + 1e-6 * outliers_size;
         let error = f64::from((found + bias - expected).abs());
         assert!(error <= bound, "{name} {index}: {error} {bound}");
+        let error = f64::from((default[index] + bias - expected).abs());
+        largest_ratio = largest_ratio.max(error / bound);
     }
+    // The product with the input as it is would not do.
+    assert!(largest_ratio > 2.0, "{name}: {largest_ratio}");
 }
 
 fn roundoff(file: &MemoryFile) -> f64 {
