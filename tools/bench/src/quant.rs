@@ -3,9 +3,9 @@
 //!
 //! Copies of a weight rotate through more memory than any cache holds, so that one row meets them cold, as in a model.
 //! `speed_to_f32` is above 1 where the packed product is the faster one. The error is that of the product against the
-//! decoded weight in f64.
+//! decoded weight in f64. Names of formats behind `quant` measure these alone.
 
-use std::{io, time::Duration};
+use std::{env, io, time::Duration};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use bytes::Bytes;
@@ -22,9 +22,13 @@ use crate::{
 /// # Errors
 /// Where `output` cannot be written.
 pub(crate) fn run(output: &mut dyn io::Write) -> io::Result<()> {
+    let names: Vec<String> = env::args().skip(2).collect();
+    let is_wanted = |format: &&dyn QuantFormat| {
+        names.is_empty() || names.iter().any(|name| name == format.name())
+    };
     for d_output in [3072, 12288] {
         let bench = Bench::new(d_output);
-        for format in formats_by_name() {
+        for format in formats_by_name().into_iter().filter(is_wanted) {
             let Some(copies) = copies(format, d_output) else {
                 continue;
             };

@@ -192,7 +192,7 @@ fn add_products<S: Simd, const LEN: usize>(
 
 /// `a · b + sum`, fused where that is an instruction rather than a library call.
 #[inline(always)]
-fn add_product<S: Simd>(a: f32, b: f32, sum: f32) -> f32 {
+pub(crate) fn add_product<S: Simd>(a: f32, b: f32, sum: f32) -> f32 {
     if S::IS_SCALAR {
         a * b + sum
     } else {

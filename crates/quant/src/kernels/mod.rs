@@ -6,6 +6,7 @@
 //! machine's instruction set alone.
 
 mod block;
+mod coded;
 mod device;
 mod dot;
 pub mod fit;
@@ -22,7 +23,9 @@ mod weight_rows;
 mod written;
 
 pub(crate) use block::dot_f32;
+pub use coded::{Coded, decode_coded, dot_coded};
 pub use device::is_host;
+pub(crate) use dot::add_product;
 pub use dot::{dot_decoded, dot_packed};
 pub use input_rows::InputRows;
 pub use int8::Int8Rows;

@@ -130,8 +130,9 @@ fn unpacked<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
 }
 
 /// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented; `writable` behind the block
-/// says that [`Pack`](crate::kernels::Pack) is, too. With `; dot: registers` at the end few input rows are multiplied without a buffer for
-/// the decoded row: worth its long compilation for common formats of short steps.
+/// says that [`Pack`](crate::kernels::Pack) is, too. With `; dot: codes` at the end it is [`Coded`](crate::kernels::Coded) that is
+/// implemented; with `; dot: registers` few input rows are multiplied without a buffer for the decoded row: worth its long
+/// compilation for common formats of short steps.
 ///
 /// ```
 /// use overglaze_quant::{kernels::Unpack, register_format};
@@ -188,7 +189,7 @@ macro_rules! register_format {
             })?
 
             fn decode_rows(&self, rows: &$crate::kernels::WeightRows<'_>, values: &mut [f32]) {
-                $crate::kernels::decode_packed(self, rows, values);
+                $crate::register_format!(@ decode [$($place)?] self, rows, values);
             }
 
             $(fn dot_rows(
@@ -197,8 +198,7 @@ macro_rules! register_format {
                 input: $crate::kernels::InputRows<'_>,
                 output: &mut $crate::kernels::OutputTile<'_>,
             ) {
-                $crate::register_format!(@ $place);
-                $crate::kernels::dot_packed(self, rows, input, output);
+                $crate::register_format!(@ dot $place self, rows, input, output);
             })?
         }
 
@@ -223,5 +223,16 @@ macro_rules! register_format {
         })?
     };
     (@ writable) => {};
-    (@ registers) => {};
+    (@ decode [codes] $self:expr, $rows:expr, $values:expr) => {
+        $crate::kernels::decode_coded($self, $rows, $values)
+    };
+    (@ decode [$($place:ident)?] $self:expr, $rows:expr, $values:expr) => {
+        $crate::kernels::decode_packed($self, $rows, $values)
+    };
+    (@ dot codes $self:expr, $rows:expr, $input:expr, $output:expr) => {
+        $crate::kernels::dot_coded($self, $rows, $input, $output)
+    };
+    (@ dot registers $self:expr, $rows:expr, $input:expr, $output:expr) => {
+        $crate::kernels::dot_packed($self, $rows, $input, $output)
+    };
 }

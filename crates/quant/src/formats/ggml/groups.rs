@@ -63,19 +63,19 @@ impl Groups<8> {
     }
 }
 
-/// Scale and minimum of a group in a block of `Q4_K` or `Q5_K`: those of groups 0 to 3 are the lower six bits of their
+/// Scales and minima of the groups in a block of `Q4_K` or `Q5_K`: those of groups 0 to 3 are the lower six bits of their
 /// bytes; of groups 4 to 7 the lower four bits stand in the last four bytes and the upper two above those of group g - 4
 /// (`get_scale_min_k4` in ggml-quants.c).
 #[inline(always)]
-pub(super) fn six_bits(scales: &[u8; 12], group: usize) -> [u8; 2] {
-    if group < 4 {
-        return [scales[group] & 63, scales[group + 4] & 63];
+pub(super) fn six_bits(packed: &[u8; 12]) -> [[u8; 8]; 2] {
+    let (mut scales, mut minima) = ([0; 8], [0; 8]);
+    for g in 0..4 {
+        let (scale, minimum, lower) = (packed[g], packed[4 + g], packed[8 + g]);
+        (scales[g], minima[g]) = (scale & 63, minimum & 63);
+        scales[4 + g] = (lower & 15) | (scale >> 6) << 4;
+        minima[4 + g] = (lower >> 4) | (minimum >> 6) << 4;
     }
-    let low = scales[group + 4];
-    [
-        (low & 15) | (scales[group - 4] >> 6) << 4,
-        (low >> 4) | (scales[group] >> 6) << 4,
-    ]
+    [scales, minima]
 }
 
 /// The common factor and the signed scales, from `-max_scale` to `max_scale - 1`, of 16 groups for codes from `-max_code`

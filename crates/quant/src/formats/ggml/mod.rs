@@ -3,6 +3,7 @@
 //! Decoding gives ggml's f32 bit for bit. Writing solves scales by least squares where ggml's own reference takes what spans
 //! the values.
 
+mod bits;
 mod four_bit_float;
 mod grids;
 mod groups;

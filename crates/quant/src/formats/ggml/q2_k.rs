@@ -4,29 +4,42 @@
 //! its minimum in the high half. Value 128·h + 32·j + l is in bits 2j of byte 32·h + l (`block_q2_K` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{Groups, half_at};
+use super::{
+    Groups,
+    bits::{pairs, put},
+    half_at,
+};
 
 register_format! {
     /// 2.625 bits a value.
-    Q2K { name: "q2_k", tag: "Q2_K", ggml_type: 10, block: [256, 84], writable }
+    Q2K { name: "q2_k", tag: "Q2_K", ggml_type: 10, block: [256, 84], writable; dot: codes }
 }
 
-impl Unpack<256, 84> for Q2K {
+impl Coded<256, 84, 16> for Q2K {
+    const HAS_STARTS: bool = true;
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 84], values: &mut [f32; 256]) {
+    fn codes(bytes: &[u8; 84], codes: &mut [i8; 256]) {
+        for half in 0..2 {
+            let quants: &[u8; 32] = bytes[16 + 32 * half..]
+                .first_chunk()
+                .expect("a block is longer");
+            for (field, fields) in pairs(quants).iter().enumerate() {
+                put(fields, 0, &mut codes[128 * half + 32 * field..]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 84], scales: &mut [f32; 16], starts: &mut [f32; 16]) {
         let (d, dmin) = (half_at(bytes, 80), half_at(bytes, 82));
         for group in 0..16 {
-            let scale = d * f32::from(bytes[group] & 15);
-            let minimum = dmin * f32::from(bytes[group] >> 4);
-            let (first, shift) = (16 + group / 8 * 32 + group % 2 * 16, group / 2 % 4 * 2);
-            for l in 0..16 {
-                let code = bytes[first + l] >> shift & 3;
-                values[16 * group + l] = scale * f32::from(code) - minimum;
-            }
+            scales[group] = d * f32::from(bytes[group] & 15);
+            starts[group] = -(dmin * f32::from(bytes[group] >> 4));
         }
     }
 }

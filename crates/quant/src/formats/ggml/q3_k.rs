@@ -7,32 +7,43 @@
 //! ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{half_at, symmetric_groups};
+use super::{
+    bits::{joined, pairs, planes, put},
+    half_at, symmetric_groups,
+};
 
 register_format! {
     /// 3.4375 bits a value.
-    Q3K { name: "q3_k", tag: "Q3_K", ggml_type: 11, block: [256, 110], writable }
+    Q3K { name: "q3_k", tag: "Q3_K", ggml_type: 11, block: [256, 110], writable; dot: codes }
 }
 
-impl Unpack<256, 110> for Q3K {
+impl Coded<256, 110, 16> for Q3K {
     #[inline(always)]
-    fn unpack(bytes: &[u8; 110], values: &mut [f32; 256]) {
-        let d = half_at(bytes, 108);
-        let scales: &[u8; 12] = bytes[96..108].try_into().expect("there are 12");
-        for group in 0..16 {
-            let low = scales[group % 8] >> (group / 8 * 4) & 15;
-            let high = scales[8 + group % 4] >> (group / 4 * 2) & 3;
-            let scale = d * (f32::from(low | high << 4) - 32.0);
-            let (first, shift) = (32 + group / 8 * 32 + group % 2 * 16, group / 2 % 4 * 2);
-            for l in 0..16 {
-                let code = bytes[first + l] >> shift & 3;
-                let third = bytes[group % 2 * 16 + l] >> (group / 2) & 1;
-                values[16 * group + l] = scale * (f32::from(code | third << 2) - 4.0);
+    fn codes(bytes: &[u8; 110], codes: &mut [i8; 256]) {
+        let thirds = planes(bytes.first_chunk::<32>().expect("a block is longer"));
+        for half in 0..2 {
+            let quants: &[u8; 32] = bytes[32 + 32 * half..]
+                .first_chunk()
+                .expect("a block is longer");
+            for (field, fields) in pairs(quants).iter().enumerate() {
+                let fields = joined::<2, 32>(fields, &thirds[4 * half + field]);
+                put(&fields, 4, &mut codes[128 * half + 32 * field..]);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 110], scales: &mut [f32; 16], _starts: &mut [f32; 16]) {
+        let d = half_at(bytes, 108);
+        let packed: &[u8; 12] = bytes[96..108].try_into().expect("there are 12");
+        for group in 0..16 {
+            let low = packed[group % 8] >> (group / 8 * 4) & 15;
+            let high = packed[8 + group % 4] >> (group / 4 * 2) & 3;
+            scales[group] = d * (f32::from(low | high << 4) - 32.0);
         }
     }
 }

@@ -4,26 +4,35 @@
 //! (`block_q4_1` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{code, half_at, put_span};
+use super::{
+    bits::{halves, put},
+    code, half_at, put_span,
+};
 
 register_format! {
     /// 5 bits a value.
-    Q4_1 { name: "q4_1", tag: "Q4_1", ggml_type: 3, block: [32, 20], writable }
+    Q4_1 { name: "q4_1", tag: "Q4_1", ggml_type: 3, block: [32, 20], writable; dot: codes }
 }
 
-impl Unpack<32, 20> for Q4_1 {
+impl Coded<32, 20, 1> for Q4_1 {
+    const HAS_STARTS: bool = true;
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 20], values: &mut [f32; 32]) {
-        let (d, m) = (half_at(bytes, 0), half_at(bytes, 2));
-        for i in 0..16 {
-            let byte = bytes[4 + i];
-            values[i] = d * f32::from(byte & 15) + m;
-            values[16 + i] = d * f32::from(byte >> 4) + m;
-        }
+    fn codes(bytes: &[u8; 20], codes: &mut [i8; 32]) {
+        let quants: &[u8; 16] = bytes.last_chunk().expect("a block is longer");
+        let [low, high] = halves(quants);
+        put(&low, 0, codes);
+        put(&high, 0, &mut codes[16..]);
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 20], scales: &mut [f32; 1], starts: &mut [f32; 1]) {
+        scales[0] = half_at(bytes, 0);
+        starts[0] = half_at(bytes, 2);
     }
 }
 

@@ -4,32 +4,44 @@
 //! 32·j + 31, group 2j + 1 in the high halves (`block_q4_K` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{Groups, half_at, six_bits};
+use super::{
+    Groups,
+    bits::{halves, put},
+    half_at, six_bits,
+};
 
 register_format! {
     /// 4.5 bits a value.
-    Q4K { name: "q4_k", tag: "Q4_K", ggml_type: 12, block: [256, 144], writable }
+    Q4K { name: "q4_k", tag: "Q4_K", ggml_type: 12, block: [256, 144], writable; dot: codes }
 }
 
-impl Unpack<256, 144> for Q4K {
+impl Coded<256, 144, 8> for Q4K {
+    const HAS_STARTS: bool = true;
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 144], values: &mut [f32; 256]) {
-        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
-        let scales: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
+    fn codes(bytes: &[u8; 144], codes: &mut [i8; 256]) {
         for pair in 0..4 {
-            let [(low_scale, low_minimum), (high_scale, high_minimum)] = [0, 1].map(|half| {
-                let [scale, minimum] = six_bits(scales, 2 * pair + half);
-                (d * f32::from(scale), dmin * f32::from(minimum))
-            });
-            for l in 0..32 {
-                let byte = bytes[16 + 32 * pair + l];
-                values[64 * pair + l] = low_scale * f32::from(byte & 15) - low_minimum;
-                values[64 * pair + 32 + l] = high_scale * f32::from(byte >> 4) - high_minimum;
-            }
+            let quants: &[u8; 32] = bytes[16 + 32 * pair..]
+                .first_chunk()
+                .expect("a block is longer");
+            let [low, high] = halves(quants);
+            put(&low, 0, &mut codes[64 * pair..]);
+            put(&high, 0, &mut codes[64 * pair + 32..]);
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 144], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
+        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
+        let packed: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
+        let [factors, minima] = six_bits(packed);
+        for group in 0..8 {
+            scales[group] = d * f32::from(factors[group]);
+            starts[group] = -(dmin * f32::from(minima[group]));
         }
     }
 }

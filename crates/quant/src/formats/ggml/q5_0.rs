@@ -6,33 +6,26 @@
 use half::f16;
 
 use crate::{
-    kernels::{Pack, Unpack, fit::symmetric_scale},
+    kernels::{Coded, Pack, fit::symmetric_scale},
     register_format,
 };
 
-use super::{code, half_at, put_fives};
+use super::{bits, code, half_at, put_fives};
 
 register_format! {
     /// 5.5 bits a value.
-    Q5_0 { name: "q5_0", tag: "Q5_0", ggml_type: 6, block: [32, 22], writable }
+    Q5_0 { name: "q5_0", tag: "Q5_0", ggml_type: 6, block: [32, 22], writable; dot: codes }
 }
 
-impl Unpack<32, 22> for Q5_0 {
+impl Coded<32, 22, 1> for Q5_0 {
     #[inline(always)]
-    fn unpack(bytes: &[u8; 22], values: &mut [f32; 32]) {
-        let d = Self::unpack_unscaled(bytes, values);
-        values.iter_mut().for_each(|value| *value *= d);
+    fn codes(bytes: &[u8; 22], codes: &mut [i8; 32]) {
+        bits::put_fives(bytes.last_chunk().expect("a block is longer"), 16, codes);
     }
 
     #[inline(always)]
-    fn unpack_unscaled(bytes: &[u8; 22], values: &mut [f32; 32]) -> f32 {
-        let high = u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
-        for i in 0..16 {
-            let byte = u32::from(bytes[6 + i]);
-            values[i] = ((byte & 15) | (high >> i << 4 & 16)) as f32 - 16.0;
-            values[16 + i] = ((byte >> 4) | (high >> i >> 12 & 16)) as f32 - 16.0;
-        }
-        half_at(bytes, 0)
+    fn lines(bytes: &[u8; 22], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
+        scales[0] = half_at(bytes, 0);
     }
 }
 

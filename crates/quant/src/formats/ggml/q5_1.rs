@@ -3,27 +3,29 @@
 //! Layout: `d: f16 | m: f16 | qh: u32 | qs: [u8; 16]`, 24 bytes: codes as in `Q5_0` (`block_q5_1` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{code, half_at, put_fives, put_span};
+use super::{bits, code, half_at, put_fives, put_span};
 
 register_format! {
     /// 6 bits a value.
-    Q5_1 { name: "q5_1", tag: "Q5_1", ggml_type: 7, block: [32, 24], writable }
+    Q5_1 { name: "q5_1", tag: "Q5_1", ggml_type: 7, block: [32, 24], writable; dot: codes }
 }
 
-impl Unpack<32, 24> for Q5_1 {
+impl Coded<32, 24, 1> for Q5_1 {
+    const HAS_STARTS: bool = true;
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 24], values: &mut [f32; 32]) {
-        let (d, m) = (half_at(bytes, 0), half_at(bytes, 2));
-        let high = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        for i in 0..16 {
-            let byte = u32::from(bytes[8 + i]);
-            values[i] = d * ((byte & 15) | (high >> i << 4 & 16)) as f32 + m;
-            values[16 + i] = d * ((byte >> 4) | (high >> i >> 12 & 16)) as f32 + m;
-        }
+    fn codes(bytes: &[u8; 24], codes: &mut [i8; 32]) {
+        bits::put_fives(bytes.last_chunk().expect("a block is longer"), 0, codes);
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 24], scales: &mut [f32; 1], starts: &mut [f32; 1]) {
+        scales[0] = half_at(bytes, 0);
+        starts[0] = half_at(bytes, 2);
     }
 }
 

@@ -4,30 +4,46 @@
 //! `Q4_K`, the fifth of value 32·j + l in bit j of `qh` byte l (`block_q5_K` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{Groups, half_at, six_bits};
+use super::{
+    Groups,
+    bits::{halves, joined, planes, put},
+    half_at, six_bits,
+};
 
 register_format! {
     /// 5.5 bits a value.
-    Q5K { name: "q5_k", tag: "Q5_K", ggml_type: 13, block: [256, 176], writable }
+    Q5K { name: "q5_k", tag: "Q5_K", ggml_type: 13, block: [256, 176], writable; dot: codes }
 }
 
-impl Unpack<256, 176> for Q5K {
+impl Coded<256, 176, 8> for Q5K {
+    const HAS_STARTS: bool = true;
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 176], values: &mut [f32; 256]) {
-        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
-        let scales: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
-        for group in 0..8 {
-            let [scale, minimum] = six_bits(scales, group);
-            let (scale, minimum) = (d * f32::from(scale), dmin * f32::from(minimum));
-            for l in 0..32 {
-                let low = bytes[48 + group / 2 * 32 + l] >> (group % 2 * 4) & 15;
-                let high = bytes[16 + l] >> group & 1;
-                values[32 * group + l] = scale * f32::from(low | high << 4) - minimum;
+    fn codes(bytes: &[u8; 176], codes: &mut [i8; 256]) {
+        let fifths = planes(bytes[16..].first_chunk::<32>().expect("a block is longer"));
+        for pair in 0..4 {
+            let quants: &[u8; 32] = bytes[48 + 32 * pair..]
+                .first_chunk()
+                .expect("a block is longer");
+            for (half, fields) in halves(quants).iter().enumerate() {
+                let fields = joined::<4, 32>(fields, &fifths[2 * pair + half]);
+                put(&fields, 0, &mut codes[64 * pair + 32 * half..]);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 176], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
+        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
+        let packed: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
+        let [factors, minima] = six_bits(packed);
+        for group in 0..8 {
+            scales[group] = d * f32::from(factors[group]);
+            starts[group] = -(dmin * f32::from(minima[group]));
         }
     }
 }

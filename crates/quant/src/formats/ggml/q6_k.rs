@@ -5,29 +5,43 @@
 //! (`block_q6_K` in ggml-common.h).
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{code, half_at, symmetric_groups};
+use super::{
+    bits::{halves, joined, pairs, put},
+    code, half_at, symmetric_groups,
+};
 
 register_format! {
     /// 6.5625 bits a value.
-    Q6K { name: "q6_k", tag: "Q6_K", ggml_type: 14, block: [256, 210], writable }
+    Q6K { name: "q6_k", tag: "Q6_K", ggml_type: 14, block: [256, 210], writable; dot: codes }
 }
 
-impl Unpack<256, 210> for Q6K {
+impl Coded<256, 210, 16> for Q6K {
     #[inline(always)]
-    fn unpack(bytes: &[u8; 210], values: &mut [f32; 256]) {
+    fn codes(bytes: &[u8; 210], codes: &mut [i8; 256]) {
+        for half in 0..2 {
+            let low: &[u8; 64] = bytes[64 * half..].first_chunk().expect("a block is longer");
+            let first = halves(low.first_chunk::<32>().expect("there are 64"));
+            let second = halves(low.last_chunk::<32>().expect("there are 64"));
+            let high: &[u8; 32] = bytes[128 + 32 * half..]
+                .first_chunk()
+                .expect("a block is longer");
+            let low = [first[0], second[0], first[1], second[1]];
+            for (field, (low, high)) in low.iter().zip(&pairs(high)).enumerate() {
+                let fields = joined::<4, 32>(low, high);
+                put(&fields, 32, &mut codes[128 * half + 32 * field..]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 210], scales: &mut [f32; 16], _starts: &mut [f32; 16]) {
         let d = half_at(bytes, 208);
         for group in 0..16 {
-            let scale = d * f32::from(bytes[192 + group].cast_signed());
-            let [low, high] = places(group);
-            for l in 0..16 {
-                let code =
-                    (bytes[low.0 + l] >> low.1 & 15) | (bytes[high.0 + l] >> high.1 & 3) << 4;
-                values[16 * group + l] = scale * (f32::from(code) - 32.0);
-            }
+            scales[group] = d * f32::from(bytes[192 + group].cast_signed());
         }
     }
 }

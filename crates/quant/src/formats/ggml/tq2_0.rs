@@ -3,30 +3,31 @@
 //! Layout: `qs: [u8; 64] | d: f16`, 66 bytes: value 128·h + 32·j + l in bits 2j of byte 32·h + l (`block_tq2_0` in
 //! ggml-common.h).
 
-use crate::{kernels::Unpack, register_format};
+use crate::{kernels::Coded, register_format};
 
-use super::half_at;
+use super::{
+    bits::{pairs, put},
+    half_at,
+};
 
 register_format! {
     /// 2.0625 bits a value.
-    Tq2_0 { name: "tq2_0", tag: "TQ2_0", ggml_type: 35, block: [256, 66] }
+    Tq2_0 { name: "tq2_0", tag: "TQ2_0", ggml_type: 35, block: [256, 66]; dot: codes }
 }
 
-impl Unpack<256, 66> for Tq2_0 {
+impl Coded<256, 66, 8> for Tq2_0 {
     #[inline(always)]
-    fn unpack(bytes: &[u8; 66], values: &mut [f32; 256]) {
-        let d = Self::unpack_unscaled(bytes, values);
-        values.iter_mut().for_each(|value| *value *= d);
+    fn codes(bytes: &[u8; 66], codes: &mut [i8; 256]) {
+        for half in 0..2 {
+            let quants: &[u8; 32] = bytes[32 * half..].first_chunk().expect("a block is longer");
+            for (field, fields) in pairs(quants).iter().enumerate() {
+                put(fields, 1, &mut codes[128 * half + 32 * field..]);
+            }
+        }
     }
 
     #[inline(always)]
-    fn unpack_unscaled(bytes: &[u8; 66], values: &mut [f32; 256]) -> f32 {
-        for run in 0..8 {
-            let (first, shift) = (run / 4 * 32, run % 4 * 2);
-            for l in 0..32 {
-                values[32 * run + l] = f32::from(bytes[first + l] >> shift & 3) - 1.0;
-            }
-        }
-        half_at(bytes, 64)
+    fn lines(bytes: &[u8; 66], scales: &mut [f32; 8], _starts: &mut [f32; 8]) {
+        scales.fill(half_at(bytes, 64));
     }
 }
