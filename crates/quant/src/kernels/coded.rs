@@ -9,7 +9,11 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::{
     Part, QuantFormat,
-    kernels::{InputRows, OutputTile, WeightRows, add_product, dot_decoded},
+    kernels::{
+        InputRows, OutputTile, WeightRows, add_product, dot_decoded,
+        dot_groups::{WeightGroups, dot_groups},
+        lookup::look_up_bytes,
+    },
 };
 
 /// A format of equal blocks of `LEN` values in `BYTES` bytes, with `GROUPS` groups of 16 or 32 values each.
@@ -17,7 +21,10 @@ pub trait Coded<const LEN: usize, const BYTES: usize, const GROUPS: usize>: Quan
     /// Whether groups have a start.
     const HAS_STARTS: bool = false;
 
-    /// The codes of a block. Mark it `#[inline(always)]` and write it as plain loops over arrays: it is compiled once per
+    /// Where codes of four bits choose among integers: these.
+    const TABLE: Option<[i8; 16]> = None;
+
+    /// The codes of a block; from 0 to 15 where there is a [`TABLE`](Self::TABLE). Mark it `#[inline(always)]` and write it as plain loops over arrays: it is compiled once per
     /// instruction set.
     fn codes(bytes: &[u8; BYTES], codes: &mut [i8; LEN]);
 
@@ -117,6 +124,9 @@ where
             blocks,
             codes: self,
         });
+        if let Some(table) = F::TABLE {
+            look_up_bytes(&table, self.codes[..blocks.len()].as_flattened_mut());
+        }
     }
 
     fn lines(&self) -> Lines<'_> {
@@ -140,16 +150,8 @@ where
     fn dot(&self, input: InputRows<'_>, output: &mut OutputTile<'_>) {
         let lines = self.lines();
         match LEN / GROUPS {
-            16 => Arch::new().dispatch(Dot::<16> {
-                lines,
-                input,
-                output,
-            }),
-            32 => Arch::new().dispatch(Dot::<32> {
-                lines,
-                input,
-                output,
-            }),
+            16 => dot_groups::<_, 16>(&lines, input, output),
+            32 => dot_groups::<_, 32>(&lines, input, output),
             len => panic!("a group has {len} values"),
         }
     }
@@ -236,70 +238,22 @@ impl<const GROUP_LEN: usize> WithSimd for Expand<'_, GROUP_LEN> {
     }
 }
 
-struct Dot<'a, 'b, const GROUP_LEN: usize> {
-    lines: Lines<'a>,
-    input: InputRows<'a>,
-    output: &'a mut OutputTile<'b>,
-}
-
-impl<const GROUP_LEN: usize> WithSimd for Dot<'_, '_, GROUP_LEN> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let mut row = 0;
-        while row < self.input.num_rows() {
-            row += match self.input.num_rows() - row {
-                1 => self.write_rows::<S, 1, 4>(simd, row),
-                2 | 3 => self.write_rows::<S, 2, 2>(simd, row),
-                4..8 => self.write_rows::<S, 4, 2>(simd, row),
-                _ => self.write_rows::<S, 8, 1>(simd, row),
-            };
-        }
+impl<const GROUP_LEN: usize> WeightGroups<GROUP_LEN> for Lines<'_> {
+    fn num_groups(&self) -> usize {
+        self.codes.len() / GROUP_LEN
     }
-}
 
-impl<const GROUP_LEN: usize> Dot<'_, '_, GROUP_LEN> {
-    /// Writes `N` rows of the output and says how many they were; every sum is `CHAINS` sums, so that one need not wait for
-    /// the other.
     #[inline(always)]
-    fn write_rows<S: Simd, const N: usize, const CHAINS: usize>(
-        &mut self,
-        simd: S,
-        first: usize,
-    ) -> usize {
-        let (codes, _) = self.lines.codes.as_chunks::<GROUP_LEN>();
-        let mut input: [&[[f32; GROUP_LEN]]; N] = [&[]; N];
-        for (offset, row) in input.iter_mut().enumerate() {
-            *row = &self.input.row(first + offset).as_chunks().0[..codes.len()];
+    fn group<S: Simd>(&self, index: usize) -> [f32; GROUP_LEN] {
+        let (codes, _) = self.codes.as_chunks::<GROUP_LEN>();
+        let codes = &codes[index];
+        let scale = self.scales[index];
+        let start = self.starts.map_or(0.0, |starts| starts[index]);
+        let mut weight = [0.0; GROUP_LEN];
+        for l in 0..GROUP_LEN {
+            weight[l] = add_product::<S>(f32::from(codes[l]), scale, start);
         }
-        let starts = self.lines.starts.unwrap_or(&[]);
-        let mut sums = [[simd.splat_f32s(0.0); CHAINS]; N];
-        for (group, codes) in codes.iter().enumerate() {
-            let scale = self.lines.scales[group];
-            let start = starts.get(group).copied().unwrap_or(0.0);
-            let mut weight = [0.0; GROUP_LEN];
-            for l in 0..GROUP_LEN {
-                weight[l] = add_product::<S>(f32::from(codes[l]), scale, start);
-            }
-            let (weight, _) = S::as_simd_f32s(&weight);
-            for n in 0..N {
-                let (input, _) = S::as_simd_f32s(&input[n][group]);
-                for (at, (weight, input)) in weight.iter().zip(input).enumerate() {
-                    let sum = &mut sums[n][at % CHAINS];
-                    *sum = simd.mul_add_e_f32s(*weight, *input, *sum);
-                }
-            }
-        }
-        for (offset, sums) in sums.iter().enumerate() {
-            let mut total = sums[0];
-            for sum in &sums[1..] {
-                total = simd.add_f32s(total, *sum);
-            }
-            self.output
-                .write(first + offset, 0, [simd.reduce_sum_f32s(total)]);
-        }
-        N
+        weight
     }
 }
 

@@ -3,8 +3,33 @@
 //! `value = ±2^(e − bias) · (1 + m / 2^M)`, and `±2^(1 − bias) · m / 2^M` where `e` is 0. Which patterns are infinity or
 //! NaN differs from type to type.
 
+use super::widen_f16;
+
 /// `E4M3` with bias 7, without infinities: all ones but the sign is NaN (OCP 8-bit floating point specification 1.0).
 pub static F8_E4M3: [f32; 256] = table([4, 3, 7], 0x7f, 0x7f);
+
+/// The number whose bits are `bits`, as [`F8_E4M3`] has it; branch-free, so that loops over it vectorise.
+///
+/// Sign, exponent and mantissa are shifted into place and scaled by 2^(127 - 7), which is exact also for subnormals.
+#[must_use]
+#[inline(always)]
+pub fn widen_f8_e4m3(bits: u8) -> f32 {
+    let shifted = (i32::from(bits.cast_signed()) << 20).cast_unsigned() & 0x87f0_0000;
+    let value = f32::from_bits(shifted) * f32::from_bits((127 + 120) << 23);
+    // What would be the next larger number stands for NaN.
+    if value.abs() > F8_E4M3_MAX {
+        f32::NAN
+    } else {
+        value
+    }
+}
+
+/// The number whose bits are `bits`, as [`F8_E5M2`] has it: those are the upper half of an f16's.
+#[must_use]
+#[inline(always)]
+pub fn widen_f8_e5m2(bits: u8) -> f32 {
+    widen_f16(u16::from_le_bytes([0, bits]))
+}
 
 /// The largest number of [`F8_E4M3`].
 pub const F8_E4M3_MAX: f32 = 448.0;

@@ -65,7 +65,7 @@ fn gemm_tile([d_output, d_input]: [usize; 2]) -> [usize; 2] {
 }
 
 /// Measured at 3072 × 3072: up to here decoding in registers beats a decoded tile.
-const MAX_DOT_ROWS: usize = 4;
+const MAX_DOT_ROWS: usize = 8;
 /// Measured at 3072 × 3072: from here on repacking pays.
 const MAX_BLOCK_ROWS: usize = 96;
 /// Enough for long streams of weights, few enough to have work for every thread.

@@ -15,13 +15,13 @@
 //! sign, two bits of exponent and one of mantissa, over its largest value. Decoded values are the products in f32;
 //! bitsandbytes rounds them to the type it computes in.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredTensor, TensorFile, expect_part, kernels::WeightRows, num_values,
+    StoredTensor, TensorFile, expect_part,
+    kernels::{WeightRows, look_up_floats},
+    num_values,
 };
 
 use super::{
@@ -146,15 +146,14 @@ impl QuantFormat for FourBit {
         let scales = Scales::of(rows.parts());
         let table = self.table_of(rows.parts());
         let packed = rows.parts().bytes(Part::VALUES);
-        let Range { start, end } = rows.values();
-        let mut at = start;
-        while at < end {
-            let block = at / scales.block_len;
-            let next = end.min((block + 1) * scales.block_len);
-            let scale = scales.get(block);
-            let scaled = table.map(|value| value * scale);
-            decode(packed, at, &scaled, &mut values[at - start..next - start]);
-            at = next;
+        let mut codes = [0; RUN_LEN];
+        let mut at = rows.values().start;
+        for values in values.chunks_mut(RUN_LEN) {
+            let codes = &mut codes[..values.len()];
+            unpack(packed, at, codes);
+            look_up_floats(&table, codes, values);
+            scales.multiply(at, values);
+            at += values.len();
         }
     }
 
@@ -318,22 +317,30 @@ fn expect_some_state(name: &str, file: &dyn TensorFile) -> Result<(), QuantError
     ))
 }
 
-/// Writes the values from `start` on, whose table is `scaled`.
-fn decode(packed: &[u8], start: usize, scaled: &[f32; 16], values: &mut [f32]) {
-    let high = |byte: u8| scaled[usize::from(byte >> 4)];
-    let low = |byte: u8| scaled[usize::from(byte & 15)];
-    let (mut values, mut at) = (values, start);
+/// Writes the codes from number `start` on.
+fn unpack(packed: &[u8], start: usize, codes: &mut [u8]) {
+    let (mut codes, mut at) = (codes, start);
     if at % 2 == 1 {
-        values[0] = low(packed[at / 2]);
-        (values, at) = (&mut values[1..], at + 1);
+        codes[0] = packed[at / 2] & 15;
+        (codes, at) = (&mut codes[1..], at + 1);
     }
-    let (pairs, last) = values.as_chunks_mut::<2>();
     let bytes = &packed[at / 2..];
-    for (pair, byte) in pairs.iter_mut().zip(bytes) {
-        *pair = [high(*byte), low(*byte)];
+    let (pairs, last) = codes.as_chunks_mut::<2>();
+    let (runs, bytes_left) = bytes[..pairs.len()].as_chunks::<16>();
+    let (pair_runs, pairs_left) = pairs.as_chunks_mut::<16>();
+    for (pairs, bytes) in pair_runs.iter_mut().zip(runs) {
+        // A local array cannot overlap the bytes, so the loop vectorises.
+        let mut local = [[0; 2]; 16];
+        for l in 0..16 {
+            local[l] = [bytes[l] >> 4, bytes[l] & 15];
+        }
+        *pairs = local;
+    }
+    for (pair, byte) in pairs_left.iter_mut().zip(bytes_left) {
+        *pair = [byte >> 4, byte & 15];
     }
     if let [last] = last {
-        *last = high(bytes[pairs.len()]);
+        *last = bytes[pairs.len()] >> 4;
     }
 }
 
@@ -346,3 +353,5 @@ fn largest(values: &[f32]) -> f32 {
 /// Values that share a scale in what is written here: bitsandbytes' default.
 const BLOCK_LEN: usize = 64;
 const BLOCK_LEN_U32: u32 = 64;
+/// Values that are decoded at once: few enough for the first-level cache, an even number.
+const RUN_LEN: usize = 2048;

@@ -8,7 +8,9 @@
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
     StoredTensor, TensorFile, expect_part,
-    kernels::{Int8Rows, WeightRows},
+    kernels::{
+        InputRows, Int8Rows, OutputTile, STEP_LEN, WeightRows, dot_bytes, dot_decoded, widen_bytes,
+    },
     num_values,
 };
 
@@ -78,18 +80,22 @@ impl QuantFormat for Int8 {
     }
 
     fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
-        let scales = rows.parts().get(SCB).and_then(Part::scalars);
-        let scales = scales.expect("the parts were validated");
-        let codes = &rows.parts().bytes(Part::VALUES)[rows.values()];
-        let d_input = rows.d_input();
-        let decoded = values
-            .chunks_exact_mut(d_input)
-            .zip(codes.chunks_exact(d_input));
-        for (row, (values, codes)) in rows.rows().zip(decoded) {
-            let scale = scales.get(row);
-            for (value, code) in values.iter_mut().zip(codes) {
-                *value = f32::from(code.cast_signed()) * scale * STEP;
-            }
+        let values = values.chunks_exact_mut(rows.d_input());
+        for (row, values) in rows.iter().zip(values) {
+            let (codes, scale) = codes_and_scale(&row);
+            widen_bytes(codes, |code| value(code, scale), values);
+        }
+    }
+
+    fn dot_rows(&self, rows: &WeightRows<'_>, input: InputRows<'_>, output: &mut OutputTile<'_>) {
+        if !rows.d_input().is_multiple_of(STEP_LEN) {
+            let decode = |row: &WeightRows<'_>, values: &mut [f32]| self.decode_rows(row, values);
+            return dot_decoded(decode, rows, input, output);
+        }
+        for (column, row) in rows.iter().enumerate() {
+            let (codes, scale) = codes_and_scale(&row);
+            let mut output = output.narrow(column..column + 1);
+            dot_bytes(codes, |code| value(code, scale), input, &mut output);
         }
     }
 
@@ -105,6 +111,19 @@ impl QuantFormat for Int8 {
     fn encoders(&self) -> &'static [&'static dyn Encode] {
         &[&Self]
     }
+}
+
+/// The codes of one row and its scale.
+fn codes_and_scale<'a>(row: &WeightRows<'a>) -> (&'a [u8], f32) {
+    let scales = row.parts().get(SCB).and_then(Part::scalars);
+    let scales = scales.expect("the parts were validated");
+    let codes = &row.parts().bytes(Part::VALUES)[row.values()];
+    (codes, scales.get(row.rows().start))
+}
+
+#[inline(always)]
+fn value(code: u8, scale: f32) -> f32 {
+    f32::from(code.cast_signed()) * scale * STEP
 }
 
 impl Int8 {

@@ -93,4 +93,17 @@ impl<'a> Scales<'a> {
         let code = usize::from(self.absmax.byte(block));
         table.get(code) * scales.get(block / len) + self.offset
     }
+
+    /// Multiplies `values`, of which the first is number `start` of the weight, with the scales of their blocks.
+    pub(super) fn multiply(&self, start: usize, values: &mut [f32]) {
+        let (mut rest, mut at) = (values, start);
+        while !rest.is_empty() {
+            let block = at / self.block_len;
+            let len = rest.len().min((block + 1) * self.block_len - at);
+            let (values, after) = rest.split_at_mut(len);
+            let scale = self.get(block);
+            values.iter_mut().for_each(|value| *value *= scale);
+            (rest, at) = (after, at + len);
+        }
+    }
 }

@@ -15,7 +15,7 @@ impl Unpack<32, 32> for F8E4m3 {
     #[inline(always)]
     fn unpack(bytes: &[u8; 32], values: &mut [f32; 32]) {
         for (value, byte) in values.iter_mut().zip(bytes) {
-            *value = minifloat::F8_E4M3[usize::from(*byte)];
+            *value = minifloat::widen_f8_e4m3(*byte);
         }
     }
 }

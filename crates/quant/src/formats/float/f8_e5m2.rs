@@ -15,7 +15,7 @@ impl Unpack<32, 32> for F8E5m2 {
     #[inline(always)]
     fn unpack(bytes: &[u8; 32], values: &mut [f32; 32]) {
         for (value, byte) in values.iter_mut().zip(bytes) {
-            *value = minifloat::F8_E5M2[usize::from(*byte)];
+            *value = minifloat::widen_f8_e5m2(*byte);
         }
     }
 }

@@ -13,7 +13,10 @@
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
     StoredTensor, TensorFile, expect_part,
-    kernels::{Scalars, WeightRows, minifloat},
+    kernels::{
+        InputRows, OutputTile, STEP_LEN, Scalars, WeightRows, dot_bytes, dot_decoded, minifloat,
+        widen_bytes,
+    },
     num_values,
 };
 
@@ -27,7 +30,8 @@ const SCALE: &str = "scale";
 const SCALE_NAMES: [&str; 2] = ["scale_weight", "weight_scale"];
 const OTHER_NAMES: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
 const E4M3: &str = "F8_E4M3";
-const TYPES: [&str; 3] = [E4M3, "F8_E5M2", "I8"];
+const E5M2: &str = "F8_E5M2";
+const TYPES: [&str; 3] = [E4M3, E5M2, "I8"];
 
 impl QuantFormat for ScaledBytes {
     fn name(&self) -> &'static str {
@@ -89,20 +93,36 @@ impl QuantFormat for ScaledBytes {
     }
 
     fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
-        let part = |name| rows.parts().get(name).and_then(Part::scalars);
-        let scales: Scalars<'_> = part(SCALE).expect("the parts were validated");
-        let codes = part(Part::VALUES).expect("the parts were validated");
-        let table: [f32; 256] = codes.table();
-        let bytes = &rows.parts().bytes(Part::VALUES)[rows.values()];
-        let d_input = rows.d_input();
-        let decoded = values
-            .chunks_exact_mut(d_input)
-            .zip(bytes.chunks_exact(d_input));
-        for (row, (values, bytes)) in rows.rows().zip(decoded) {
-            let scale = scales.get(if scales.len() == 1 { 0 } else { row });
-            let scaled = table.map(|value| value * scale);
-            for (value, byte) in values.iter_mut().zip(bytes) {
-                *value = scaled[usize::from(*byte)];
+        let values = values.chunks_exact_mut(rows.d_input());
+        for (row, values) in rows.iter().zip(values) {
+            let (bytes, tag, scale) = parts_of(&row);
+            match tag {
+                E4M3 => widen_bytes(bytes, |byte| scale * minifloat::widen_f8_e4m3(byte), values),
+                E5M2 => widen_bytes(bytes, |byte| scale * minifloat::widen_f8_e5m2(byte), values),
+                _ => widen_bytes(bytes, |byte| scale * f32::from(byte.cast_signed()), values),
+            }
+        }
+    }
+
+    fn dot_rows(&self, rows: &WeightRows<'_>, input: InputRows<'_>, output: &mut OutputTile<'_>) {
+        if !rows.d_input().is_multiple_of(STEP_LEN) {
+            let decode = |row: &WeightRows<'_>, values: &mut [f32]| self.decode_rows(row, values);
+            return dot_decoded(decode, rows, input, output);
+        }
+        for (column, row) in rows.iter().enumerate() {
+            let (bytes, tag, scale) = parts_of(&row);
+            let output = &mut output.narrow(column..column + 1);
+            let float = |byte| scale * minifloat::widen_f8_e4m3(byte);
+            let short = |byte| scale * minifloat::widen_f8_e5m2(byte);
+            match tag {
+                E4M3 => dot_bytes(bytes, float, input, output),
+                E5M2 => dot_bytes(bytes, short, input, output),
+                _ => dot_bytes(
+                    bytes,
+                    |byte: u8| scale * f32::from(byte.cast_signed()),
+                    input,
+                    output,
+                ),
             }
         }
     }
@@ -110,6 +130,20 @@ impl QuantFormat for ScaledBytes {
     fn encoders(&self) -> &'static [&'static dyn Encode] {
         &[&ScaledE4m3]
     }
+}
+
+/// The bytes of one row, their type and the row's scale.
+fn parts_of<'a>(row: &WeightRows<'a>) -> (&'a [u8], &'a str, f32) {
+    let parts = row.parts();
+    let scales = parts.get(SCALE).and_then(Part::scalars);
+    let scales: Scalars<'_> = scales.expect("the parts were validated");
+    let scale = scales.get(if scales.len() == 1 {
+        0
+    } else {
+        row.rows().start
+    });
+    let tag = parts.get(Part::VALUES).map_or("", |part| &part.tag);
+    (&parts.bytes(Part::VALUES)[row.values()], tag, scale)
 }
 
 /// Floats of 8 bits with one scale a weight.

@@ -5,32 +5,33 @@
 use half::f16;
 
 use crate::{
-    kernels::{Pack, Unpack},
+    kernels::{Coded, Pack},
     register_format,
 };
 
-use super::{half_at, uneven};
+use super::{
+    bits::{halves, put},
+    half_at, uneven,
+};
 
 register_format! {
     /// 4.5 bits a value, unevenly spaced.
-    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable; dot: registers }
+    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable; dot: codes }
 }
 
-impl Unpack<32, 18> for Iq4Nl {
+impl Coded<32, 18, 1> for Iq4Nl {
+    const TABLE: Option<[i8; 16]> = Some(uneven::TABLE);
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 18], values: &mut [f32; 32]) {
-        let d = Self::unpack_unscaled(bytes, values);
-        values.iter_mut().for_each(|value| *value *= d);
+    fn codes(bytes: &[u8; 18], codes: &mut [i8; 32]) {
+        let [low, high] = halves(bytes.last_chunk::<16>().expect("a block is longer"));
+        put(&low, 0, codes);
+        put(&high, 0, &mut codes[16..]);
     }
 
     #[inline(always)]
-    fn unpack_unscaled(bytes: &[u8; 18], values: &mut [f32; 32]) -> f32 {
-        for i in 0..16 {
-            let byte = bytes[2 + i];
-            values[i] = uneven::VALUES[usize::from(byte & 15)];
-            values[16 + i] = uneven::VALUES[usize::from(byte >> 4)];
-        }
-        half_at(bytes, 0)
+    fn lines(bytes: &[u8; 18], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
+        scales[0] = half_at(bytes, 0);
     }
 }
 

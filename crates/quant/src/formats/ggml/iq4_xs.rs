@@ -5,28 +5,38 @@
 //! `IQ4_NL`; the lower four bits of its scale in half g mod 2 of `scales_l` byte g / 2, the upper two in bits 2g of `scales_h`
 //! (`block_iq4_xs` in ggml-common.h).
 
-use crate::{kernels::Unpack, register_format};
+use crate::{kernels::Coded, register_format};
 
-use super::{half_at, uneven};
+use super::{
+    bits::{halves, put},
+    half_at, uneven,
+};
 
 register_format! {
     /// 4.25 bits a value, unevenly spaced.
-    Iq4Xs { name: "iq4_xs", tag: "IQ4_XS", ggml_type: 23, block: [256, 136] }
+    Iq4Xs { name: "iq4_xs", tag: "IQ4_XS", ggml_type: 23, block: [256, 136]; dot: codes }
 }
 
-impl Unpack<256, 136> for Iq4Xs {
+impl Coded<256, 136, 8> for Iq4Xs {
+    const TABLE: Option<[i8; 16]> = Some(uneven::TABLE);
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 136], values: &mut [f32; 256]) {
+    fn codes(bytes: &[u8; 136], codes: &mut [i8; 256]) {
+        for group in 0..8 {
+            let quants = bytes[8 + 16 * group..].first_chunk::<16>();
+            let [low, high] = halves(quants.expect("a block is longer"));
+            put(&low, 0, &mut codes[32 * group..]);
+            put(&high, 0, &mut codes[32 * group + 16..]);
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 136], scales: &mut [f32; 8], _starts: &mut [f32; 8]) {
         let d = half_at(bytes, 0);
         let high = u16::from_le_bytes([bytes[2], bytes[3]]);
         for group in 0..8 {
             let low = u16::from(bytes[4 + group / 2] >> (group % 2 * 4) & 15);
-            let scale = d * (f32::from(low | (high >> (2 * group) & 3) << 4) - 32.0);
-            for l in 0..16 {
-                let byte = bytes[8 + 16 * group + l];
-                values[32 * group + l] = scale * uneven::VALUES[usize::from(byte & 15)];
-                values[32 * group + 16 + l] = scale * uneven::VALUES[usize::from(byte >> 4)];
-            }
+            scales[group] = d * (f32::from(low | (high >> (2 * group) & 3) << 4) - 32.0);
         }
     }
 }

@@ -3,30 +3,31 @@
 //! Layout: `e: u8 | qs: [u8; 16]`, 17 bytes: value i in the low half of byte i, value i + 16 in the high half (`block_mxfp4`
 //! in ggml-common.h; OCP Microscaling Formats specification 1.0). The codes are read doubled, so the power is halved.
 
-use crate::{kernels::Unpack, register_format};
+use crate::{kernels::Coded, register_format};
 
-use super::four_bit_float::DOUBLED;
+use super::{
+    bits::{halves, put},
+    four_bit_float::DOUBLED,
+};
 
 register_format! {
     /// 4.25 bits a value.
-    Mxfp4 { name: "mxfp4", tag: "MXFP4", ggml_type: 39, block: [32, 17] }
+    Mxfp4 { name: "mxfp4", tag: "MXFP4", ggml_type: 39, block: [32, 17]; dot: codes }
 }
 
-impl Unpack<32, 17> for Mxfp4 {
+impl Coded<32, 17, 1> for Mxfp4 {
+    const TABLE: Option<[i8; 16]> = Some(DOUBLED);
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 17], values: &mut [f32; 32]) {
-        let d = Self::unpack_unscaled(bytes, values);
-        values.iter_mut().for_each(|value| *value *= d);
+    fn codes(bytes: &[u8; 17], codes: &mut [i8; 32]) {
+        let [low, high] = halves(bytes.last_chunk::<16>().expect("a block is longer"));
+        put(&low, 0, codes);
+        put(&high, 0, &mut codes[16..]);
     }
 
     #[inline(always)]
-    fn unpack_unscaled(bytes: &[u8; 17], values: &mut [f32; 32]) -> f32 {
-        for i in 0..16 {
-            let byte = bytes[1 + i];
-            values[i] = DOUBLED[usize::from(byte & 15)];
-            values[16 + i] = DOUBLED[usize::from(byte >> 4)];
-        }
-        half_of_power(bytes[0])
+    fn lines(bytes: &[u8; 17], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
+        scales[0] = half_of_power(bytes[0]);
     }
 }
 

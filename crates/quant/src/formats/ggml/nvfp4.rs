@@ -5,27 +5,37 @@
 //! scale is halved.
 
 use crate::{
-    kernels::{Unpack, minifloat},
+    kernels::{Coded, minifloat},
     register_format,
 };
 
-use super::four_bit_float::DOUBLED;
+use super::{
+    bits::{halves, put},
+    four_bit_float::DOUBLED,
+};
 
 register_format! {
     /// 4.5 bits a value.
-    Nvfp4 { name: "nvfp4", tag: "NVFP4", ggml_type: 40, block: [64, 36] }
+    Nvfp4 { name: "nvfp4", tag: "NVFP4", ggml_type: 40, block: [64, 36]; dot: codes }
 }
 
-impl Unpack<64, 36> for Nvfp4 {
+impl Coded<64, 36, 4> for Nvfp4 {
+    const TABLE: Option<[i8; 16]> = Some(DOUBLED);
+
     #[inline(always)]
-    fn unpack(bytes: &[u8; 36], values: &mut [f32; 64]) {
+    fn codes(bytes: &[u8; 36], codes: &mut [i8; 64]) {
         for group in 0..4 {
-            let scale = HALVES[usize::from(bytes[group])];
-            for l in 0..8 {
-                let byte = bytes[4 + 8 * group + l];
-                values[16 * group + l] = scale * DOUBLED[usize::from(byte & 15)];
-                values[16 * group + 8 + l] = scale * DOUBLED[usize::from(byte >> 4)];
-            }
+            let quants = bytes[4 + 8 * group..].first_chunk::<8>();
+            let [low, high] = halves(quants.expect("a block is longer"));
+            put(&low, 0, &mut codes[16 * group..]);
+            put(&high, 0, &mut codes[16 * group + 8..]);
+        }
+    }
+
+    #[inline(always)]
+    fn lines(bytes: &[u8; 36], scales: &mut [f32; 4], _starts: &mut [f32; 4]) {
+        for group in 0..4 {
+            scales[group] = HALVES[usize::from(bytes[group])];
         }
     }
 }

@@ -6,32 +6,31 @@
 use half::f16;
 
 use crate::{
-    kernels::{Pack, Unpack, fit::symmetric_scale},
+    kernels::{Coded, Pack, fit::symmetric_scale},
     register_format,
 };
 
-use super::{code, half_at};
+use super::{
+    bits::{halves, put},
+    code, half_at,
+};
 
 register_format! {
     /// 4.5 bits a value.
-    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable; dot: registers }
+    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable; dot: codes }
 }
 
-impl Unpack<32, 18> for Q4_0 {
+impl Coded<32, 18, 1> for Q4_0 {
     #[inline(always)]
-    fn unpack(bytes: &[u8; 18], values: &mut [f32; 32]) {
-        let d = Self::unpack_unscaled(bytes, values);
-        values.iter_mut().for_each(|value| *value *= d);
+    fn codes(bytes: &[u8; 18], codes: &mut [i8; 32]) {
+        let [low, high] = halves(bytes.last_chunk::<16>().expect("a block is longer"));
+        put(&low, 8, codes);
+        put(&high, 8, &mut codes[16..]);
     }
 
     #[inline(always)]
-    fn unpack_unscaled(bytes: &[u8; 18], values: &mut [f32; 32]) -> f32 {
-        for i in 0..16 {
-            let byte = bytes[2 + i];
-            values[i] = f32::from(byte & 15) - 8.0;
-            values[16 + i] = f32::from(byte >> 4) - 8.0;
-        }
-        half_at(bytes, 0)
+    fn lines(bytes: &[u8; 18], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
+        scales[0] = half_at(bytes, 0);
     }
 }
 

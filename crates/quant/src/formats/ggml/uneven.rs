@@ -1,9 +1,8 @@
 //! The sixteen unevenly spaced values behind codes of 4 bits, and how values are laid on them.
 
 /// Their values, in steps that follow a bell curve (`kvalues_iq4nl` in ggml-common.h).
-pub(super) static VALUES: [f32; 16] = [
-    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
-    89.0, 113.0,
+pub(super) const TABLE: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
 /// The code whose value times `scale` is nearest to `value`.
@@ -11,9 +10,9 @@ pub(super) fn nearest(value: f32, scale: f32) -> u8 {
     let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
     let target = value * inverse;
     // The table rises, so the codes are as many as midpoints lie below.
-    let midpoints = VALUES
+    let midpoints = TABLE
         .windows(2)
-        .map(|pair| f32::midpoint(pair[0], pair[1]));
+        .map(|pair| f32::midpoint(pair[0].into(), pair[1].into()));
     let below = midpoints.filter(|midpoint| *midpoint < target).count();
     u8::try_from(below).expect("there are sixteen codes")
 }
@@ -30,12 +29,12 @@ pub(super) fn scale(values: &[f32]) -> f32 {
     if largest == 0.0 {
         return 0.0;
     }
-    let mut best = (0.0, largest / VALUES[0]);
+    let mut best = (0.0, largest / LEAST);
     for step in -CANDIDATES..=CANDIDATES {
-        let candidate = largest / (VALUES[0] + f32::from(step));
+        let candidate = largest / (LEAST + f32::from(step));
         let (mut products, mut squares) = (0.0, 0.0);
         for value in values {
-            let code = VALUES[usize::from(nearest(*value, candidate))];
+            let code = f32::from(TABLE[usize::from(nearest(*value, candidate))]);
             products += value * code;
             squares += code * code;
         }
@@ -48,5 +47,7 @@ pub(super) fn scale(values: &[f32]) -> f32 {
     best.1
 }
 
+/// The end of the table that is furthest from 0.
+const LEAST: f32 = -127.0;
 /// Candidates to each side, in units of the table.
 const CANDIDATES: i8 = 14;

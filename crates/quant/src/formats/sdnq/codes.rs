@@ -105,33 +105,16 @@ impl Codes {
         codes
     }
 
-    /// What every code stands for.
-    pub(super) fn values(self) -> [f32; 256] {
+    /// What every code of a float stands for whose patterns are all numbers.
+    pub(super) fn float_table(self) -> [f32; 256] {
         let mut values = [0.0; 256];
+        let CodeKind::Float { exponent, mantissa } = self.kind else {
+            return values;
+        };
+        let bias = (1_u32 << exponent.saturating_sub(1)) - 1;
         for (code, value) in (0_u8..=u8::MAX).zip(&mut values) {
-            *value = self.value(code);
+            *value = minifloat(code, [exponent.into(), mantissa.into(), bias]);
         }
         values
-    }
-
-    fn value(self, code: u8) -> f32 {
-        match self.kind {
-            CodeKind::Unsigned => f32::from(code),
-            // Whole bytes are stored as they are.
-            CodeKind::Signed if self.bits == 8 => f32::from(code.cast_signed()),
-            CodeKind::Signed => f32::from(code) - f32::from(1_u8 << (self.bits - 1)),
-            CodeKind::Float {
-                exponent: 4,
-                mantissa: 3,
-            } => minifloat::F8_E4M3[usize::from(code)],
-            CodeKind::Float {
-                exponent: 5,
-                mantissa: 2,
-            } => minifloat::F8_E5M2[usize::from(code)],
-            CodeKind::Float { exponent, mantissa } => {
-                let bias = (1_u32 << exponent.saturating_sub(1)) - 1;
-                minifloat(code, [exponent.into(), mantissa.into(), bias])
-            }
-        }
     }
 }

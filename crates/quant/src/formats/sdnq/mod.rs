@@ -9,6 +9,7 @@
 
 mod codes;
 mod config;
+mod decode;
 mod encode;
 mod layout;
 mod numbers;
@@ -20,3 +21,10 @@ mod turn;
 /// Parts with one number a group.
 const SCALE: &str = "scale";
 const ZERO_POINT: &str = "zero_point";
+/// Scale and zero point of the scales, and of the zero points.
+const NESTED: [&str; 4] = [
+    "scale_2",
+    "scale_zero_point",
+    "zero_point_scale",
+    "zero_point_2",
+];

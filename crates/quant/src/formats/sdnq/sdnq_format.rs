@@ -1,22 +1,19 @@
 //! The format: finding a weight's tensors, checking and decoding them.
 
-use pulp::Arch;
-
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat, TensorFile,
     TensorHead, expect_part, kernels::WeightRows, num_values,
 };
 
 use super::{
-    SCALE, ZERO_POINT,
+    NESTED, SCALE, ZERO_POINT,
     codes::Codes,
     config::Config,
+    decode::SdnqWeight,
     encode::{Int8, Uint4},
     layout::{Layout, Shapes},
-    numbers::Numbers,
     settings::{CONFIG, Settings},
-    svd::{DOWN, Svd, UP},
-    turn::turn,
+    svd::{DOWN, UP},
 };
 
 inventory::submit! { FormatEntry(&Sdnq) }
@@ -24,14 +21,6 @@ inventory::submit! { FormatEntry(&Sdnq) }
 /// One to eight bits and a share of a scale a value.
 #[derive(Debug)]
 struct Sdnq;
-
-/// Scale and zero point of the scales, and of the zero points.
-const NESTED: [&str; 4] = [
-    "scale_2",
-    "scale_zero_point",
-    "zero_point_scale",
-    "zero_point_2",
-];
 
 impl QuantFormat for Sdnq {
     fn name(&self) -> &'static str {
@@ -115,8 +104,9 @@ impl QuantFormat for Sdnq {
 
     fn decode_rows(&self, rows: &WeightRows<'_>, values: &mut [f32]) {
         let weight = SdnqWeight::of(rows.parts(), rows.d_input());
+        let mut codes = vec![0; rows.d_input()];
         for (row, values) in rows.rows().zip(values.chunks_exact_mut(rows.d_input())) {
-            weight.decode_row(row, values);
+            weight.decode_row(row, &mut codes, values);
         }
     }
 
@@ -248,140 +238,4 @@ fn hadamard_len(layout: &Layout, asked: i64) -> usize {
         len /= 2;
     }
     if len < 4 { 0 } else { len }
-}
-
-/// A validated weight.
-struct SdnqWeight<'a> {
-    settings: Settings,
-    values: &'a [u8],
-    table: [f32; 256],
-    d_input: usize,
-    d_output: usize,
-    scale: Numbers<'a>,
-    zero_point: Option<Numbers<'a>>,
-    svd: Option<Svd<'a>>,
-}
-
-impl<'a> SdnqWeight<'a> {
-    fn of(parts: &'a Parts, d_input: usize) -> Self {
-        let settings = Settings::of(parts).expect("the parts were validated");
-        let values = parts.bytes(Part::VALUES);
-        let [scale_2, scale_start, point_scale, point_start] = NESTED;
-        let scale = Numbers::of(parts, SCALE, [scale_2, scale_start]);
-        let [chunk_len, chunk_bytes] = settings.codes.chunk();
-        let num_values = values.len() / usize::from(settings.stride) / chunk_bytes * chunk_len;
-        Self {
-            settings,
-            values,
-            table: settings.codes.values(),
-            d_input,
-            d_output: num_values / d_input.max(1),
-            scale: scale.expect("the parts were validated"),
-            zero_point: Numbers::of(parts, ZERO_POINT, [point_scale, point_start]),
-            svd: Svd::of(parts, d_input),
-        }
-    }
-
-    fn decode_row(&self, row: usize, values: &mut [f32]) {
-        if self.settings.is_codebook {
-            self.look_up(row, values);
-        } else {
-            self.scaled(row, values);
-        }
-        if let Some(svd) = &self.svd {
-            svd.add(row, self.settings.is_conv, values);
-        }
-        let len = usize::try_from(self.settings.hadamard).unwrap_or(0);
-        if len > 0 {
-            values.chunks_exact_mut(len).for_each(turn);
-        }
-    }
-
-    fn scaled(&self, row: usize, values: &mut [f32]) {
-        self.put_codes(row, |column, code| {
-            values[column] = self.table[usize::from(code)];
-        });
-        for (index, columns) in self.runs(row) {
-            let (scale, start) = (self.scale.get(index), self.zero_point.as_ref());
-            let start = start.map_or(0.0, |points| points.get(index));
-            // Fused, as SDNQ's addition of a product is; an instruction where the machine has one.
-            Arch::new().dispatch(|| {
-                for column in columns {
-                    values[column] = values[column].mul_add(scale, start);
-                }
-            });
-        }
-    }
-
-    fn look_up(&self, row: usize, values: &mut [f32]) {
-        self.put_codes(row, |column, code| values[column] = f32::from(code));
-        let positions = self.positions();
-        let table = 1 << self.settings.codes.bits;
-        for (index, columns) in self.runs(row) {
-            let (group, position) = (index / positions, index % positions);
-            for column in columns {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "it is a code of at most eight bits"
-                )]
-                let code = values[column] as usize;
-                values[column] = self
-                    .scale
-                    .get((group * table + code) * positions + position);
-            }
-        }
-    }
-
-    /// Every scale of a row, with the columns it is for.
-    fn runs(
-        &self,
-        row: usize,
-    ) -> impl Iterator<Item = (usize, impl Iterator<Item = usize> + use<>)> {
-        let positions = self.positions();
-        let groups = usize::try_from(self.settings.num_groups)
-            .unwrap_or(1)
-            .max(1);
-        let group_len = self.d_input / groups;
-        let first = row * groups * positions;
-        (0..groups * positions).map(move |index| {
-            let (group, position) = (index / positions, index % positions);
-            let start = group * group_len + position;
-            let columns = (start..(group + 1) * group_len).step_by(positions);
-            (first + index, columns)
-        })
-    }
-
-    fn positions(&self) -> usize {
-        usize::try_from(self.settings.num_positions)
-            .unwrap_or(1)
-            .max(1)
-    }
-
-    /// Hands every column of a row and its code to `put`.
-    fn put_codes(&self, row: usize, mut put: impl FnMut(usize, u8)) {
-        if self.settings.is_transposed {
-            for column in 0..self.d_input {
-                put(column, self.values[column * self.d_output + row]);
-            }
-            return;
-        }
-        let codes = self.settings.codes;
-        let [chunk_len, chunk_bytes] = codes.chunk();
-        let (start, end) = (row * self.d_input, (row + 1) * self.d_input);
-        let stride = usize::from(self.settings.stride);
-        let mut bytes = [0; 7];
-        for chunk in start / chunk_len..end.div_ceil(chunk_len) {
-            for (at, byte) in bytes[..chunk_bytes].iter_mut().enumerate() {
-                *byte = self.values[(chunk * chunk_bytes + at) * stride];
-            }
-            let unpacked = codes.unpack(&bytes[..chunk_bytes]);
-            for (n, code) in unpacked.into_iter().enumerate().take(chunk_len) {
-                let value = chunk * chunk_len + n;
-                if (start..end).contains(&value) {
-                    put(value - start, code);
-                }
-            }
-        }
-    }
 }
