@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden|peers`.
+//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden|peers|fuzz`.
 //!
 //! One file per subcommand. This program drives cargo and reads files; it depends on no crate of the
 //! workspace, so it builds in seconds before anything else does.
@@ -10,6 +10,7 @@ use failure::Failure;
 mod bench;
 mod ci;
 mod failure;
+mod fuzz;
 mod golden;
 mod output;
 mod parity;
@@ -37,6 +38,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "bench" => bench::run(rest),
         "golden" => golden::run(rest),
         "peers" => peers::run(rest),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             output::say(USAGE);
             Ok(())
@@ -56,4 +58,5 @@ usage: cargo xtask COMMAND
   parity [ARGUMENT…]                          the golden cases of the peers (--cases, --device, --filter, --json)
   bench [NAME]                                one JSON line per figure, in release
   golden [--from DIR]                         makes the cases of cases/ again
-  peers [ARGUMENT…]                           has the peers read what we write (--ggml LIBRARY, --markdown FILE, --sheet FILE)";
+  peers [ARGUMENT…]                           has the peers read what we write (--ggml LIBRARY, --markdown FILE, --sheet FILE)
+  fuzz [--seconds N] [TARGET…]                random files for the parsers (a nightly compiler and cargo-fuzz)";
