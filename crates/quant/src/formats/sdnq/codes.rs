@@ -1,120 +1,162 @@
-//! Codes of 1 to 8 bits, as SDNQ packs them, and what they stand for.
+//! Codes of 1 to 8 bits out of bytes, 8 at a time.
 //!
-//! As many codes as fill whole bytes stand together. With 1, 2, 4 and 8 bits they follow each other from the low end of a
-//! byte. With 7, 6 and 5 bits the first ones are the low bits of a byte each, and the rest is gathered from the high bits;
-//! with 3 bits two are in each of three bytes, and two are gathered.
+//! A code of 3, 5, 6 or 7 bits has the low bits of a byte of its own, and the codes that have none are put together from
+//! what is left above them: 8 codes of 5 bits stand in 5 bytes `b`, as `b[i] & 31` for the first 5, then
+//! `b[0] >> 5 | (b[3] >> 5 & 3) << 3` and so on. Codes of 1, 2 and 4 bits follow each other from the lowest bits of a
+//! byte up (`packed_int` of sdnq 0.2.8).
 
-use crate::kernels::minifloat;
-
-/// What a code is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CodeKind {
-    /// From 0 on.
-    Unsigned,
-    /// From the middle on: in packed form the least is stored as 0.
-    Signed,
-    /// A float with so many bits of exponent and mantissa, all patterns of which are numbers.
-    Float { exponent: u8, mantissa: u8 },
+/// Where codes stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Codes<'a> {
+    pub(super) bits: u32,
+    /// Whether a byte of single bits is kept as a number of 64 bits.
+    pub(super) is_wide: bool,
+    pub(super) bytes: &'a [u8],
 }
 
-/// The codes of a weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Codes {
-    pub(super) bits: u8,
-    pub(super) kind: CodeKind,
-}
-
-impl Codes {
-    /// The codes that SDNQ calls `name`, such as `uint4` or `float8_e4m3fn`.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let of = |bits: &str, kind| {
-            let bits = bits.parse().ok().filter(|bits| (1..=8).contains(bits))?;
-            Some(Self { bits, kind })
-        };
-        if let Some(bits) = name.strip_prefix("uint") {
-            return of(bits, CodeKind::Unsigned);
-        }
-        if let Some(bits) = name.strip_prefix("int") {
-            return of(bits, CodeKind::Signed);
-        }
-        let (bits, form) = name.strip_prefix("float")?.split_once("_e")?;
-        let (exponent, mantissa) = form.strip_suffix("fn").unwrap_or(form).split_once('m')?;
-        let (exponent, mantissa) = (exponent.parse().ok()?, mantissa.parse().ok()?);
-        let codes = of(bits, CodeKind::Float { exponent, mantissa })?;
-        (u32::from(exponent) + u32::from(mantissa) + 1 == u32::from(codes.bits)).then_some(codes)
+impl Codes<'_> {
+    /// Bytes of `len` codes; `None` where they do not fill a pack.
+    pub(super) fn num_bytes(bits: u32, is_wide: bool, len: usize) -> Option<usize> {
+        let bytes = if is_wide { 8 } else { bits as usize };
+        let divisor = Self::pack_len(bits);
+        let num_packs = len.is_multiple_of(divisor).then_some(len / divisor)?;
+        num_packs.checked_mul(bytes * divisor / 8)
     }
 
-    /// How many codes stand together, and in how many bytes.
-    pub(super) fn chunk(self) -> [usize; 2] {
-        match self.bits {
-            1 => [8, 1],
-            2 => [4, 1],
-            3 => [8, 3],
-            4 => [2, 1],
-            5 => [8, 5],
-            6 => [4, 3],
-            7 => [8, 7],
-            _ => [1, 1],
+    /// How many codes `num_bytes` bytes hold.
+    pub(super) fn len(bits: u32, is_wide: bool, num_bytes: usize) -> Option<usize> {
+        let bytes = if is_wide { 8 } else { bits as usize } * Self::pack_len(bits) / 8;
+        let num_packs = num_bytes
+            .is_multiple_of(bytes)
+            .then_some(num_bytes / bytes)?;
+        num_packs.checked_mul(Self::pack_len(bits))
+    }
+
+    /// Codes that are packed together.
+    pub(super) fn pack_len(bits: u32) -> usize {
+        match bits {
+            2 | 6 => 4,
+            4 => 2,
+            8 => 1,
+            _ => 8,
         }
     }
 
-    /// Unpacks the codes that stand together in `bytes`.
+    /// How many codes there are, with those that fill up the last pack.
+    pub(super) fn num_codes(&self) -> usize {
+        Self::len(self.bits, self.is_wide, self.bytes.len()).unwrap_or(0)
+    }
+
+    /// Codes number `first` and following.
     #[inline(always)]
-    pub(super) fn unpack(self, bytes: &[u8]) -> [u8; 8] {
-        let mut codes = [0; 8];
-        match (self.bits, bytes) {
-            (1, [byte]) => (0..8).for_each(|n| codes[n] = byte >> n & 1),
-            (2, [byte]) => (0..4).for_each(|n| codes[n] = byte >> (2 * n) & 3),
-            (3, [a, b, c]) => {
-                codes = [
-                    a & 7,
-                    b & 7,
-                    c & 7,
-                    a >> 3 & 7,
-                    b >> 3 & 7,
-                    c >> 3 & 7,
-                    a >> 6 | (c >> 4 & 4),
-                    b >> 6 | (c >> 5 & 4),
-                ];
-            }
-            (4, [byte]) => codes[..2].copy_from_slice(&[byte & 15, byte >> 4]),
-            (5, [a, b, c, d, e]) => {
-                codes = [
-                    a & 31,
-                    b & 31,
-                    c & 31,
-                    d & 31,
-                    e & 31,
-                    a >> 5 | (d >> 2 & 24),
-                    b >> 5 | (e >> 2 & 24),
-                    c >> 5 | (d >> 3 & 16) | (e >> 4 & 8),
-                ];
-            }
-            (6, [a, b, c]) => {
-                let last = (a >> 2 & 48) | (b >> 4 & 12) | c >> 6;
-                codes[..4].copy_from_slice(&[a & 63, b & 63, c & 63, last]);
-            }
-            (7, bytes) => {
-                for (n, byte) in bytes.iter().enumerate().take(7) {
-                    codes[n] = byte & 127;
-                    codes[7] |= (byte >> 7) << (6 - n);
-                }
-            }
-            (_, bytes) => codes[0] = bytes[0],
+    pub(super) fn unpack(&self, first: usize, codes: &mut [u8]) {
+        match (self.bits, self.is_wide) {
+            (1, false) => self.steps(first, codes, |[byte]: &[u8; 1]| bits_of(*byte)),
+            (1, true) => self.steps(first, codes, |bytes: &[u8; 8]| bits_of(bytes[0])),
+            (2, _) => self.steps(first, codes, unpack_2),
+            (3, _) => self.steps(first, codes, unpack_3),
+            (4, _) => self.steps(first, codes, unpack_4),
+            (5, _) => self.steps(first, codes, unpack_5),
+            (6, _) => self.steps(first, codes, unpack_6),
+            (7, _) => self.steps(first, codes, unpack_7),
+            _ => codes.copy_from_slice(&self.bytes[first..][..codes.len()]),
         }
-        codes
     }
 
-    /// What every code of a float stands for whose patterns are all numbers.
-    pub(super) fn float_table(self) -> [f32; 256] {
-        let mut values = [0.0; 256];
-        let CodeKind::Float { exponent, mantissa } = self.kind else {
-            return values;
-        };
-        let bias = (1_u32 << exponent.saturating_sub(1)) - 1;
-        for (code, value) in (0_u8..=u8::MAX).zip(&mut values) {
-            *value = minifloat(code, [exponent.into(), mantissa.into(), bias]);
+    #[inline(always)]
+    fn steps<const BYTES: usize>(
+        &self,
+        first: usize,
+        codes: &mut [u8],
+        unpack: impl Fn(&[u8; BYTES]) -> [u8; 8],
+    ) {
+        let (steps, tail) = self.bytes[first / 8 * BYTES..].as_chunks::<BYTES>();
+        let mut padded = [0; BYTES];
+        padded[..tail.len()].copy_from_slice(tail);
+        let mut steps = steps.iter().chain([&padded]);
+        let mut next = || steps.next().map_or([0; 8], &unpack);
+        let head_len = (first.next_multiple_of(8) - first).min(codes.len());
+        let (head, codes) = codes.split_at_mut(head_len);
+        if head_len > 0 {
+            head.copy_from_slice(&next()[first % 8..][..head_len]);
         }
-        values
+        let (whole, rest) = codes.as_chunks_mut::<8>();
+        for codes in whole {
+            *codes = next();
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&next()[..rest.len()]);
+        }
     }
+}
+
+/// The tag of numbers of 64 bits that hold a byte of single bits each.
+pub(super) const WIDE: &str = "I64";
+
+#[inline(always)]
+fn bits_of(byte: u8) -> [u8; 8] {
+    std::array::from_fn(|bit| byte >> bit & 1)
+}
+
+#[inline(always)]
+fn unpack_2(bytes: &[u8; 2]) -> [u8; 8] {
+    std::array::from_fn(|index| bytes[index / 4] >> (index % 4 * 2) & 3)
+}
+
+#[inline(always)]
+fn unpack_3([a, b, c]: &[u8; 3]) -> [u8; 8] {
+    [
+        a & 7,
+        b & 7,
+        c & 7,
+        a >> 3 & 7,
+        b >> 3 & 7,
+        c >> 3 & 7,
+        a >> 6 | c >> 4 & 4,
+        b >> 6 | c >> 5 & 4,
+    ]
+}
+
+#[inline(always)]
+fn unpack_4(bytes: &[u8; 4]) -> [u8; 8] {
+    std::array::from_fn(|index| bytes[index / 2] >> (index % 2 * 4) & 15)
+}
+
+#[inline(always)]
+fn unpack_5([a, b, c, d, e]: &[u8; 5]) -> [u8; 8] {
+    [
+        a & 31,
+        b & 31,
+        c & 31,
+        d & 31,
+        e & 31,
+        a >> 5 | d >> 2 & 24,
+        b >> 5 | e >> 2 & 24,
+        c >> 5 | e >> 4 & 8 | d >> 3 & 16,
+    ]
+}
+
+#[inline(always)]
+fn unpack_6(bytes: &[u8; 6]) -> [u8; 8] {
+    let [a, b, c, d, e, f] = bytes;
+    [
+        a & 63,
+        b & 63,
+        c & 63,
+        c >> 6 | b >> 4 & 12 | a >> 2 & 48,
+        d & 63,
+        e & 63,
+        f & 63,
+        f >> 6 | e >> 4 & 12 | d >> 2 & 48,
+    ]
+}
+
+#[inline(always)]
+fn unpack_7(bytes: &[u8; 7]) -> [u8; 8] {
+    let mut codes = [0; 8];
+    for (index, byte) in bytes.iter().enumerate() {
+        codes[index] = byte & 127;
+        codes[7] |= byte >> 7 << (6 - index);
+    }
+    codes
 }

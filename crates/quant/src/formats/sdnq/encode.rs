@@ -10,10 +10,14 @@ use bytes::Bytes;
 use crate::{Encode, Part, Parts, QuantFormat, StoredTensor};
 
 use super::{
-    SCALE, ZERO_POINT,
-    codes::{CodeKind, Codes},
-    settings::{CONFIG, Settings},
+    config::CONFIG,
+    layout::Layout,
+    number::Number,
+    scales::{SCALE as SCALES, ZERO_POINT as ZERO_POINTS},
 };
+
+const SCALE: &str = SCALES.numbers;
+const ZERO_POINT: &str = ZERO_POINTS.numbers;
 
 /// Integers of 8 bits around 0, in this format.
 #[derive(Debug)]
@@ -51,7 +55,7 @@ impl Encode for Int8 {
         Parts::new(vec![
             part(Part::VALUES, "I8", codes.into()),
             part(SCALE, "F32", floats(&scales)),
-            groups.settings(8, CodeKind::Signed).part(),
+            groups.layout(Number::Int { bits: 8 }, "int8"),
         ])
     }
 
@@ -107,7 +111,7 @@ impl Encode for Uint4 {
             part(Part::VALUES, "U8", packed),
             part(SCALE, "F32", floats(&scales)),
             part(ZERO_POINT, "F32", floats(&zero_points)),
-            groups.settings(4, CodeKind::Unsigned).part(),
+            groups.layout(Number::Uint { bits: 4 }, "uint4"),
         ])
     }
 
@@ -166,17 +170,12 @@ impl Groups {
         StoredTensor::floats(format!("{module}{part}"), part, &shape)
     }
 
-    fn settings(self, bits: u8, kind: CodeKind) -> Settings {
-        Settings {
-            codes: Codes { bits, kind },
-            stride: 1,
-            is_codebook: false,
-            is_transposed: false,
-            is_conv: false,
-            num_groups: u32::try_from(self.count).unwrap_or(u32::MAX),
-            num_positions: 1,
-            hadamard: 0,
-        }
+    fn layout(self, number: Number, type_name: &str) -> Part {
+        let layout = Layout {
+            num_groups: self.count,
+            ..Layout::of_rows(number)
+        };
+        layout.to_part(type_name)
     }
 }
 

@@ -30,6 +30,16 @@ pub(super) fn turn(values: &mut [f32]) {
     values.iter_mut().for_each(|value| *value *= factor);
 }
 
+/// The longest runs SDNQ turns in rows of `channels` values if it may take `wanted`; 1 for none.
+pub(super) fn turned_len(channels: usize, wanted: usize) -> usize {
+    let most = channels.min(wanted);
+    let mut len = most.checked_next_power_of_two().unwrap_or(1);
+    while !channels.is_multiple_of(len) {
+        len /= 2;
+    }
+    if len >= 4 { len } else { 1 }
+}
+
 fn turn_two(block: &mut [f32], width: usize) {
     let (low, high) = block.split_at_mut(width);
     for (low, high) in low.iter_mut().zip(high) {
