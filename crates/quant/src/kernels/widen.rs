@@ -48,8 +48,8 @@ impl<F: Fn(u8) -> f32> WeightGroups<STEP_LEN> for Bytes<'_, F> {
     #[inline(always)]
     fn group<S: Simd>(&self, index: usize) -> [f32; STEP_LEN] {
         let mut values = [0.0; STEP_LEN];
-        for l in 0..STEP_LEN {
-            values[l] = (self.widen)(self.steps[index][l]);
+        for (value, byte) in values.iter_mut().zip(&self.steps[index]) {
+            *value = (self.widen)(*byte);
         }
         values
     }
