@@ -10,6 +10,7 @@ mod linear;
 mod packing;
 mod plan;
 mod plus_product;
+mod scaled_bytes;
 mod tensor;
 mod tensor_file;
 mod validation;
