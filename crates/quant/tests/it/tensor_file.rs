@@ -99,7 +99,11 @@ impl MemoryFile {
             FoundPart::InFile { part, tensor } => self.part(part, &tensor),
             FoundPart::Known(part) => part,
         });
-        let shape = [shape[0], shape[1..].iter().product()];
+        let product = |sizes: &[usize]| sizes.iter().copied().fold(1, usize::saturating_mul);
+        let shape = match shape.as_slice() {
+            [d_output, kernel @ ..] if !kernel.is_empty() => [*d_output, product(kernel)],
+            row => [1, product(row)],
+        };
         QuantizedTensor::new(format, shape, Parts::new(parts.collect()))
     }
 }
