@@ -45,6 +45,23 @@ impl MemoryFile {
         self.tensors.insert(name.into(), tensor);
     }
 
+    /// The same with one tensor more, or another.
+    pub(crate) fn with(mut self, name: &str, tag: &str, shape: &[usize], bytes: Vec<u8>) -> Self {
+        self.set(name, tag, shape, bytes);
+        self
+    }
+
+    pub(crate) fn with_text(mut self, key: &str, text: &str) -> Self {
+        self.texts.insert(key.into(), text.into());
+        self
+    }
+
+    /// The names that begin with `start`, without it.
+    pub(crate) fn names_after<'a>(&'a self, start: &'a str) -> impl Iterator<Item = &'a str> {
+        let names = self.tensors.keys();
+        names.filter_map(move |name| name.strip_prefix(start))
+    }
+
     pub(crate) fn remove(&mut self, name: &str) {
         self.tensors.remove(name).unwrap();
     }
@@ -82,7 +99,11 @@ impl MemoryFile {
             FoundPart::InFile { part, tensor } => self.part(part, &tensor),
             FoundPart::Known(part) => part,
         });
-        let shape = [shape[0], shape[1..].iter().product()];
+        let product = |sizes: &[usize]| sizes.iter().copied().fold(1, usize::saturating_mul);
+        let shape = match shape.as_slice() {
+            [d_output, kernel @ ..] if !kernel.is_empty() => [*d_output, product(kernel)],
+            row => [1, product(row)],
+        };
         QuantizedTensor::new(format, shape, Parts::new(parts.collect()))
     }
 }

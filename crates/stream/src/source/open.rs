@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 use crate::StreamError;
 
 use super::{
@@ -28,8 +30,8 @@ const MAX_LISTED: usize = 8;
 /// (told by its content), or a folder.
 ///
 /// In a folder, the index or file of a standard name comes first, then those of a `transformer` folder in it,
-/// then its only safetensors file, then its only GGUF file. Where there is none, a `PyTorch` file of a standard name or
-/// the only one. `block_types` says what the types of a GGUF file are.
+/// then its only safetensors file, then its only GGUF file. Where there is none, a `PyTorch` index or file of a standard
+/// name, or the only file. `block_types` says what the types of a GGUF file are.
 ///
 /// # Errors
 /// Where nothing is there, nothing or several things could be meant, or the file cannot be used.
@@ -59,7 +61,14 @@ fn open_file(
     let is_gguf = map.starts_with(&MAGIC) && !has_extension(path, SAFETENSORS);
     if is_gguf || has_extension(path, GGUF) {
         Ok(Arc::new(GgufSource::from_map(path, map, block_types)?))
-    } else if is_pickle(path, &map) {
+    } else {
+        open_tensors(path, map)
+    }
+}
+
+/// A file that is mapped already and no GGUF file.
+pub(super) fn open_tensors(path: &Path, map: Bytes) -> Result<Arc<dyn WeightSource>, StreamError> {
+    if is_pickle(path, &map) {
         Ok(Arc::new(PickleSource::open(path)?))
     } else {
         // A GGUF file that is called a safetensors file is told to be one, as any other such file is.

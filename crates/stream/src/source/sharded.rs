@@ -1,17 +1,18 @@
-//! A checkpoint split over several safetensors files, joined by an index.
+//! A checkpoint split over several safetensors files, or several of `PyTorch`, joined by an index.
 //!
 //! ```text
 //! {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}
 //! ```
 //!
 //! Index and shards must agree in both directions, a name stands once, and a shard name is a plain file name
-//! beside the index.
+//! beside the index. What a shard is, its content says, as that of a file by itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     io::Read,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -20,8 +21,10 @@ use serde::Deserialize;
 use crate::StreamError;
 
 use super::{
-    SafetensorsSource, TensorEntry, WeightSource,
+    TensorEntry, WeightSource,
     header::{self, shorten},
+    mapping::map_file,
+    open::open_tensors,
     regular_file,
     text_map::TextMap,
     unknown_tensor,
@@ -35,17 +38,20 @@ const MAX_SHARDS: usize = 4096;
 
 const MAX_NAME_BYTES: usize = 255;
 
-/// Several safetensors files as one source.
+/// Several files as one source.
 pub struct ShardedSource {
     index_path: PathBuf,
     entries: BTreeMap<String, TensorEntry>,
     weight_map: BTreeMap<String, String>,
-    shards: BTreeMap<String, SafetensorsSource>,
+    shards: Shards,
     metadata: BTreeMap<String, String>,
+    notes: Vec<String>,
 }
 
+type Shards = BTreeMap<String, Arc<dyn WeightSource>>;
+
 impl ShardedSource {
-    /// Reads an index, and maps and checks every shard.
+    /// Reads an index, and maps and checks every shard; those of `PyTorch` are read whole.
     ///
     /// # Errors
     /// Where index or shards cannot be read, or do not agree.
@@ -56,9 +62,11 @@ impl ShardedSource {
         check_shards(index_path, &weight_map, &shards)?;
         let mut entries = BTreeMap::new();
         let mut metadata = BTreeMap::new();
+        let mut notes = Vec::new();
         for shard in shards.values() {
             entries.extend(shard.entries().clone());
             metadata.extend(shard.metadata().clone());
+            notes.extend(shard.notes().iter().cloned());
         }
         Ok(Self {
             index_path: index_path.to_owned(),
@@ -66,6 +74,7 @@ impl ShardedSource {
             weight_map,
             shards,
             metadata,
+            notes,
         })
     }
 }
@@ -92,6 +101,10 @@ impl WeightSource for ShardedSource {
             Some(shard) => shard.read(name),
             None => Err(unknown_tensor(self, name)),
         }
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 
@@ -139,7 +152,7 @@ fn read_weight_map(path: &Path) -> Result<BTreeMap<String, String>, StreamError>
 fn open_shards(
     index_path: &Path,
     weight_map: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, SafetensorsSource>, StreamError> {
+) -> Result<Shards, StreamError> {
     let names: BTreeSet<_> = weight_map.values().collect();
     if names.len() > MAX_SHARDS {
         return Err(StreamError::TooManyShards {
@@ -148,11 +161,14 @@ fn open_shards(
             limit: MAX_SHARDS,
         });
     }
-    let open = |name: &String| Ok((name.clone(), open_shard(index_path, name)?));
-    names.into_iter().map(open).collect()
+    // All of them, before one is read that may be large.
+    let place = |name: &String| Ok((name.clone(), shard_path(index_path, name)?));
+    let paths: Result<Vec<_>, StreamError> = names.into_iter().map(place).collect();
+    let open = |(name, path): (String, PathBuf)| Ok((name, open_tensors(&path, map_file(&path)?)?));
+    paths?.into_iter().map(open).collect()
 }
 
-fn open_shard(index_path: &Path, name: &str) -> Result<SafetensorsSource, StreamError> {
+fn shard_path(index_path: &Path, name: &str) -> Result<PathBuf, StreamError> {
     let (path, shard) = (index_path.to_owned(), shorten(name));
     if !is_plain_name(name) {
         return Err(StreamError::ShardName { path, shard });
@@ -161,7 +177,7 @@ fn open_shard(index_path: &Path, name: &str) -> Result<SafetensorsSource, Stream
     match shard_path.try_exists() {
         Ok(false) => Err(StreamError::MissingShard { path, shard }),
         // What keeps it from being looked up keeps it from being opened.
-        Ok(true) | Err(_) => SafetensorsSource::open(&shard_path),
+        Ok(true) | Err(_) => Ok(shard_path),
     }
 }
 
@@ -179,7 +195,7 @@ fn is_plain_name(shard: &str) -> bool {
 fn check_map(
     path: &Path,
     weight_map: &BTreeMap<String, String>,
-    shards: &BTreeMap<String, SafetensorsSource>,
+    shards: &Shards,
 ) -> Result<(), StreamError> {
     let missing = weight_map
         .iter()
@@ -199,7 +215,7 @@ fn check_map(
 fn check_shards(
     path: &Path,
     weight_map: &BTreeMap<String, String>,
-    shards: &BTreeMap<String, SafetensorsSource>,
+    shards: &Shards,
 ) -> Result<(), StreamError> {
     for (shard, source) in shards {
         for tensor in source.entries().keys() {

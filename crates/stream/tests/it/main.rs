@@ -22,6 +22,7 @@ mod planning;
 mod random;
 mod residency;
 mod sharded;
+mod sharded_pickles;
 mod sink;
 mod slots;
 mod sniffing;

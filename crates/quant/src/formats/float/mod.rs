@@ -1,6 +1,7 @@
 //! Plain floats and integers, without blocks and scales.
 
 mod bf16;
+mod description;
 mod f16;
 mod f32;
 mod f64;

@@ -2,23 +2,29 @@
 //!
 //! | tensor | what |
 //! |---|---|
-//! | `x.weight` | `F8_E4M3`, `F8_E5M2` or I8, of logical shape |
+//! | `x.weight` | `F8_E4M3`, `F8_E5M2` or I8, of logical shape; U8 where `x.comfy_quant` says which |
 //! | `x.scale_weight`, or `x.weight_scale` | F32, F16 or BF16: one number, or one a row (`[d_output]` or `[d_output, 1]`) |
 //! | `x.scale_input`, `x.input_scale`, `x.comfy_quant` | for products in 8 bits; nothing here needs them |
 //!
 //! The first name of the scale is that of `ComfyUI`'s scaled checkpoints, whose file also holds a tensor `scaled_fp8`; the second
-//! is that of its later ones and of the checkpoints with a scale a row. Written are weights as the later ones have them:
-//! `F8_E4M3` with `scale = max|w| / 448`, and in `x.comfy_quant` the JSON `{"format": "float8_e4m3fn"}`.
+//! is that of its later ones and of the checkpoints with a scale a row. Later ones say what they are in `x.comfy_quant`, JSON in
+//! bytes, or in a text of the file; a weight that is said to be of another format, or has what other schemes have (scales of
+//! blocks, zero points, a second scale), is refused. A scale that is no finite number is read as it is. Written are weights as
+//! the later ones have them: `F8_E4M3` with `scale = max|w| / 448`, and the JSON `{"format": "float8_e4m3fn"}`.
+
+use bytes::Bytes;
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
-    StoredTensor, TensorFile, expect_part,
+    StoredTensor, TensorFile, TensorHead, expect_part,
     kernels::{
         InputRows, OutputTile, STEP_LEN, Scalars, WeightRows, dot_bytes, dot_decoded, minifloat,
         widen_bytes,
     },
     num_values,
 };
+
+use super::description::Described;
 
 inventory::submit! { FormatEntry(&ScaledBytes) }
 
@@ -27,11 +33,27 @@ inventory::submit! { FormatEntry(&ScaledBytes) }
 struct ScaledBytes;
 
 const SCALE: &str = "scale";
-const SCALE_NAMES: [&str; 2] = ["scale_weight", "weight_scale"];
-const OTHER_NAMES: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
+/// A part without bytes, of which the tag is the type of the values, where the file stores plain bytes.
+const TYPE: &str = "type";
+/// The last is that of scales a block, which are no numbers of a row unless blocks are rows.
+const SCALE_NAMES: [&str; 3] = ["scale_weight", "weight_scale", "weight_scale_inv"];
+const DESCRIPTION: &str = "comfy_quant";
+const UNUSED_NAMES: [&str; 3] = ["scale_input", "input_scale", DESCRIPTION];
+/// What weights of other schemes have beside their scale.
+const OTHER_NAMES: [&str; 4] = [
+    "weight_scale_2",
+    "pre_quant_scale",
+    "weight_zero_point",
+    "weight_g_idx",
+];
 const E4M3: &str = "F8_E4M3";
 const E5M2: &str = "F8_E5M2";
-const TYPES: [&str; 3] = [E4M3, E5M2, "I8"];
+/// Types, by the container's word and `ComfyUI`'s.
+const TYPES: [(&str, &str); 3] = [
+    (E4M3, "float8_e4m3fn"),
+    (E5M2, "float8_e5m2"),
+    ("I8", "int8_tensorwise"),
+];
 
 impl QuantFormat for ScaledBytes {
     fn name(&self) -> &'static str {
@@ -42,48 +64,68 @@ impl QuantFormat for ScaledBytes {
         let Some(module) = name.strip_suffix("weight") else {
             return Ok(None);
         };
-        let Some(weight) = file.head(name).filter(|head| TYPES.contains(&head.tag)) else {
+        let is_read = |head: &TensorHead<'_>| head.tag == "U8" || is_type(head.tag);
+        let Some(weight) = file.head(name).filter(is_read) else {
             return Ok(None);
         };
         let beside = |names: &[&str]| -> Vec<String> {
             let names = names.iter().map(|name| format!("{module}{name}"));
             names.filter(|name| file.head(name).is_some()).collect()
         };
-        let Some(scale) = beside(&SCALE_NAMES).into_iter().next() else {
-            return Ok(None);
+        let described = Described::find(self.name(), module, file)?;
+        let scales = beside(&SCALE_NAMES);
+        let Some(scale) = scales.first() else {
+            let tensor = format!("{module}weight_scale");
+            // A weight that is said to have a scale is not taken for one without.
+            return match described {
+                Some(_) => Err(QuantError::MissingTensor { tensor }),
+                None => Ok(None),
+            };
         };
+        let tag = match &described {
+            Some(described) => described.tag(self.name(), weight.tag, &TYPES)?,
+            None if weight.tag == "U8" => return Ok(None),
+            None => weight.tag,
+        };
+        if let Some(other) = scales.get(1).or(beside(&OTHER_NAMES).first()) {
+            let found = format!("stands beside `{scale}`");
+            return Err(self.bad_tensor(other, found, "one tensor of scales and nothing else"));
+        }
+        self.check_scale(scale, weight, file)?;
+        let mut parts = vec![
+            FoundPart::in_file(Part::VALUES, name),
+            FoundPart::in_file(SCALE, scale),
+        ];
+        if tag != weight.tag {
+            parts.push(FoundPart::Known(Part {
+                name: TYPE,
+                tag: tag.into(),
+                shape: Vec::new(),
+                bytes: Bytes::new(),
+            }));
+        }
         Ok(Some(FoundWeight {
             format: &Self,
             shape: weight.shape.to_vec(),
-            parts: vec![
-                FoundPart::in_file(Part::VALUES, name),
-                FoundPart::in_file(SCALE, scale),
-            ],
-            described_by: beside(&OTHER_NAMES),
+            parts,
+            described_by: beside(&UNUSED_NAMES),
         }))
     }
 
     fn validate(&self, shape: [usize; 2], parts: &Parts) -> Result<(), QuantError> {
-        expect_part(
-            self.name(),
-            parts,
-            Part::VALUES,
-            num_values(self.name(), shape)?,
-        )?;
-        let values = parts.get(Part::VALUES).map_or("", |part| &part.tag);
-        if !TYPES.contains(&values) {
-            return Err(self.bad(
-                Part::VALUES,
-                format!("is of type {values}"),
-                TYPES.join(" or "),
-            ));
+        let num_values = num_values(self.name(), shape)?;
+        expect_part(self.name(), parts, Part::VALUES, num_values)?;
+        let values = type_of(parts);
+        if !is_type(values) {
+            let types = TYPES.map(|(own, _)| own).join(" or ");
+            return Err(self.bad(Part::VALUES, format!("is of type {values}"), types));
         }
         let scale = parts.get(SCALE).ok_or(QuantError::MissingPart {
             format: self.name(),
             part: SCALE,
         })?;
         let expected = || format!("one number or {}, a row each", shape[0]);
-        let scales = scale.scalars();
+        let scales = scale.scalars().filter(|_| is_float(&scale.tag));
         let scales = scales
             .ok_or_else(|| self.bad(SCALE, format!("is of type {}", scale.tag), expected()))?;
         match [1, shape[0]].contains(&scales.len()) {
@@ -142,7 +184,7 @@ fn parts_of<'a>(row: &WeightRows<'a>) -> (&'a [u8], &'a str, f32) {
     } else {
         row.rows().start
     });
-    let tag = parts.get(Part::VALUES).map_or("", |part| &part.tag);
+    let tag = type_of(parts);
     (&parts.bytes(Part::VALUES)[row.values()], tag, scale)
 }
 
@@ -192,13 +234,48 @@ impl Encode for ScaledE4m3 {
         }
         vec![
             StoredTensor::floats(format!("{module}weight_scale"), SCALE, &[]),
-            StoredTensor::text(format!("{module}comfy_quant"), description),
+            StoredTensor::text(format!("{module}{DESCRIPTION}"), description),
             StoredTensor::values(name, E4M3, shape, shape.iter().product()),
         ]
     }
 }
 
 impl ScaledBytes {
+    /// That the tensor `scale` is one number, or one for each row of `weight`.
+    fn check_scale(
+        &self,
+        scale: &str,
+        weight: TensorHead<'_>,
+        file: &dyn TensorFile,
+    ) -> Result<(), QuantError> {
+        let shape = file.head(scale).map_or(&[][..], |head| head.shape);
+        // A vector is one row.
+        let num_rows = match weight.shape {
+            [num_rows, _, ..] => *num_rows,
+            _ => 1,
+        };
+        let are_one = |sizes: &[usize]| sizes.iter().all(|size| *size == 1);
+        let is_one_a_row = || {
+            let first = shape.split_first();
+            first.is_some_and(|(rows, others)| *rows == num_rows && are_one(others))
+        };
+        if are_one(shape) || is_one_a_row() {
+            return Ok(());
+        }
+        let found = format!("has the shape {shape:?}");
+        let expected = format!("one number or {num_rows}, a row each");
+        Err(self.bad_tensor(scale, found, &expected))
+    }
+
+    fn bad_tensor(&self, tensor: &str, found: String, expected: &str) -> QuantError {
+        QuantError::BadDescription {
+            format: self.name(),
+            place: tensor.into(),
+            found,
+            expected: expected.into(),
+        }
+    }
+
     fn bad(&self, part: &'static str, found: String, expected: String) -> QuantError {
         QuantError::BadPart {
             format: self.name(),
@@ -207,4 +284,18 @@ impl ScaledBytes {
             expected,
         }
     }
+}
+
+/// The container's word for the type of the values.
+fn type_of(parts: &Parts) -> &str {
+    let part = parts.get(TYPE).or(parts.get(Part::VALUES));
+    part.map_or("", |part| &part.tag)
+}
+
+fn is_type(tag: &str) -> bool {
+    TYPES.iter().any(|(own, _)| *own == tag)
+}
+
+fn is_float(tag: &str) -> bool {
+    ["F64", "F32", "F16", "BF16"].contains(&tag)
 }

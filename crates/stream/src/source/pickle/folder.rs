@@ -1,4 +1,4 @@
-//! The `PyTorch` file of a folder that holds no safetensors file.
+//! The `PyTorch` file, or the index of several, of a folder that holds no safetensors file.
 
 use std::{
     fs,
@@ -10,14 +10,19 @@ use crate::StreamError;
 use super::PickleError;
 
 /// First match wins.
-const STANDARD_NAMES: [&str; 2] = ["diffusion_pytorch_model.bin", "pytorch_model.bin"];
+const STANDARD_NAMES: [&str; 4] = [
+    "diffusion_pytorch_model.bin.index.json",
+    "diffusion_pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+];
 
 const EXTENSIONS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
 
 /// Names of files listed in a message at most.
 const MAX_LISTED: usize = 8;
 
-/// The file of a standard name, or the only one with an extension of `PyTorch`; `None` where there is none.
+/// The index or file of a standard name, or the only one with an extension of `PyTorch`; `None` where there is none.
 pub(in super::super) fn file_in(folder: &Path) -> Result<Option<PathBuf>, StreamError> {
     let standard = STANDARD_NAMES.map(|name| folder.join(name));
     if let Some(path) = standard.into_iter().find(|path| path.is_file()) {
