@@ -76,7 +76,7 @@ pub use open::open;
 pub use parameter::PatchedParameter;
 pub use placement::Placement;
 pub use report::{KeyOutcome, KeyReport, MountReport};
-pub use rewrite::{FileRewrite, KeptFor, Outcome, PackRules, RewrittenWeight};
+pub use rewrite::{Container, FileRewrite, KeptFor, Outcome, PackRules, RewrittenWeight};
 pub use rms_norm::{NormRounding, PatchedRmsNorm};
 pub use stack::{MountedPatch, PatchStack};
 pub use stored_weights::{StoredWeight, packed_weight, stored_weights};

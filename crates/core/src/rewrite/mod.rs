@@ -36,6 +36,15 @@ pub struct RewrittenWeight {
     pub kept_for: Option<KeptFor>,
 }
 
+/// The kind of file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    /// Tensors of any shape, of a fixed list of types.
+    Safetensors,
+    /// One tensor a weight, of GGML's types.
+    Gguf,
+}
+
 /// What becomes of a weight.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
@@ -57,17 +66,19 @@ impl<'a> FileRewrite<'a> {
     /// Every tensor as it is; as plain values of `dtype` where its type is none a safetensors file can hold.
     #[must_use]
     pub fn converted(source: &'a dyn WeightSource, dtype: FloatDType) -> Self {
-        Self::new(source, |_, stored| (held(stored, dtype), None))
+        Self::new(source, |_, stored| {
+            (held(stored, Container::Safetensors, dtype), None)
+        })
     }
 
     /// The weights that `rules` name packed by `encoder`, the others as they are; in plain values of `dtype` where the new
-    /// file could not hold their type, or says of the format what would not be true of them.
+    /// file, a `container`, could not hold them, or says of the format what would not be true of them.
     #[must_use]
     pub fn packed(
         source: &'a dyn WeightSource,
         encoder: &'static dyn Encode,
         rules: &PackRules,
-        dtype: FloatDType,
+        (container, dtype): (Container, FloatDType),
     ) -> Self {
         let has_text = encoder.file_text(&[]).is_some();
         let plan = |name: &str, stored: &StoredWeight| {
@@ -82,7 +93,7 @@ impl<'a> FileRewrite<'a> {
                 Some(_) if has_text && is_of(encoder.format(), stored) => {
                     (Outcome::Decoded(dtype), kept_for)
                 }
-                Some(_) => (held(stored, dtype), kept_for),
+                Some(_) => (held(stored, container, dtype), kept_for),
             }
         };
         let mut rewrite = Self::new(source, plan);
@@ -153,9 +164,17 @@ fn unpacked(stored: &StoredWeight, dtype: FloatDType) -> Outcome {
     }
 }
 
-/// As it is where a safetensors file can hold it.
-fn held(stored: &StoredWeight, dtype: FloatDType) -> Outcome {
-    match overglaze_stream::is_safetensors_type(&stored.tag) {
+/// As it is where the file can hold it.
+fn held(stored: &StoredWeight, container: Container, dtype: FloatDType) -> Outcome {
+    let can_hold = match container {
+        Container::Safetensors => overglaze_stream::is_safetensors_type(&stored.tag),
+        Container::Gguf => {
+            let type_id = stored.format.and_then(QuantFormat::ggml_type);
+            // What has no numbers cannot be decoded either; the error says so.
+            stored.tensors.len() == 1 && type_id.is_some() || stored.format.is_none()
+        }
+    };
+    match can_hold {
         true => Outcome::Copied,
         false => Outcome::Decoded(dtype),
     }

@@ -4,10 +4,11 @@ use std::{io::Write, path::Path, sync::Arc};
 
 use burn::tensor::FloatDType;
 use bytes::Bytes;
-use overglaze_core::{FileRewrite, Outcome, PackRules, open, packed_weight};
+use overglaze_core::{Container, FileRewrite, Outcome, PackRules, open, packed_weight};
 use overglaze_quant::{Encode, QuantizedTensor, encoder_by_name, encoders_by_name};
 use overglaze_stream::{MemorySource, WeightSource};
 
+const SAFETENSORS: (Container, FloatDType) = (Container::Safetensors, FloatDType::F32);
 const WEIGHT: &str = "blocks.0.fc.weight";
 
 /// A matrix, a bias beside it, a convolution's kernel and a norm.
@@ -82,7 +83,12 @@ fn every_format_reads_what_is_written_in_it() {
         for encoder in encoders_by_name() {
             let source = source(shape);
             let rules = PackRules::default();
-            let rewrite = FileRewrite::packed(&source, encoder, &rules, FloatDType::F32);
+            let container = match encoder.format().ggml_type() {
+                Some(_) => Container::Gguf,
+                None => Container::Safetensors,
+            };
+            let target = (container, FloatDType::F32);
+            let rewrite = FileRewrite::packed(&source, encoder, &rules, target);
             let is_packed =
                 |name: &str| matches!(rewrite.weights()[name].outcome, Outcome::Packed(_));
             assert_eq!(
@@ -118,7 +124,7 @@ fn the_description_of_packed_weights_is_that_of_the_new_file() {
     let (plain, rules) = (source([64, 96]), PackRules::default());
     let config = |source: &dyn WeightSource| source.metadata().get("quantization_config").cloned();
 
-    let rewrite = FileRewrite::packed(&plain, encoder("sdnq_uint4"), &rules, FloatDType::F32);
+    let rewrite = FileRewrite::packed(&plain, encoder("sdnq_uint4"), &rules, SAFETENSORS);
     let uint4 = written(&rewrite, folder.path());
     let text = config(&*uint4).unwrap();
     assert!(text.contains(r#""weights_dtype":"uint4""#), "{text}");
@@ -133,7 +139,7 @@ fn the_description_of_packed_weights_is_that_of_the_new_file() {
         ..PackRules::default()
     };
     let others = tempfile::tempdir().unwrap();
-    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_int8"), &keep, FloatDType::F32);
+    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_int8"), &keep, SAFETENSORS);
     let kept = written(&rewrite, others.path());
     assert_eq!(decoded(&*kept, WEIGHT), decoded(&*uint4, WEIGHT));
     assert!(
@@ -147,8 +153,28 @@ fn the_description_of_packed_weights_is_that_of_the_new_file() {
     assert_eq!(config(&*written(&rewrite, others.path())), None);
 
     // One that is packed so already goes over, with its description.
-    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_uint4"), &rules, FloatDType::F32);
+    let rewrite = FileRewrite::packed(&*uint4, encoder("sdnq_uint4"), &rules, SAFETENSORS);
     assert!(matches!(rewrite.weights()[WEIGHT].outcome, Outcome::Copied));
     let copied = written(&rewrite, others.path());
     assert_eq!(decoded(&*copied, WEIGHT), decoded(&*uint4, WEIGHT));
+}
+
+/// A GGUF file holds one tensor a weight, of types it has numbers for: others are decoded, also where they were kept.
+#[test]
+fn what_gguf_cannot_hold_is_decoded_for_it() {
+    let (plain, rules) = (source([64, 96]), PackRules::default());
+    let folder = tempfile::tempdir().unwrap();
+    let fp8 = encoder_by_name("fp8").unwrap();
+    let packed = FileRewrite::packed(&plain, fp8, &rules, SAFETENSORS);
+    let packed = written(&packed, folder.path());
+    let keep = PackRules {
+        keep: vec![WEIGHT.into()],
+        ..PackRules::default()
+    };
+    let q8_0 = encoder_by_name("q8_0").unwrap();
+    let target = (Container::Gguf, FloatDType::F32);
+    let rewrite = FileRewrite::packed(&*packed, q8_0, &keep, target);
+    rewrite.check_gguf().unwrap();
+    let gguf = written(&rewrite, folder.path());
+    assert_eq!(decoded(&*gguf, WEIGHT), decoded(&*packed, WEIGHT));
 }

@@ -16,13 +16,21 @@ pub enum RewriteError {
     },
     /// A format can only be read.
     #[error(
-        "weights can be read in the format {format}, but not written; formats that can be written: {known}"
+        "weights of the format {format} are read, but not written; those that can be written: {known}"
     )]
     NotWritten {
         /// The format.
         format: &'static str,
         /// Formats that can be written.
         known: String,
+    },
+    /// A format is written in several ways, or one with another name.
+    #[error("weights of the format {format} are written as {written_as}; choose by --format")]
+    WrittenAs {
+        /// The format.
+        format: &'static str,
+        /// The ways.
+        written_as: String,
     },
     /// A pattern names no weight.
     #[error("`{pattern}` matches no weight of the model{hint}; `overglaze inspect` lists them")]
@@ -34,8 +42,8 @@ pub enum RewriteError {
     },
     /// The rules leave nothing to pack.
     #[error(
-        "`{file}` has no weight to pack as {format}: all are vectors, norms, embeddings, first or last layers, rows of \
-         of a shape it does not take, or packed so already; name some with --pack, or choose another format"
+        "`{file}` has no weight to pack as {format}: all are vectors, norms, embeddings, first or last layers, of a \
+         shape it does not take, or packed so already; name some with --pack, or choose another format"
     )]
     NothingToPack {
         /// The model.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use overglaze_core::{FileRewrite, KeptFor, Outcome, PackRules};
+use overglaze_core::{Container, FileRewrite, KeptFor, Outcome, PackRules};
 use overglaze_models::{TensorShapes, did_you_mean, families::LayerCatalog};
 use overglaze_quant::{Encode, encoders_by_name, formats_by_name};
 use overglaze_stream::{GgufValue, WeightSource};
@@ -61,7 +61,12 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
         keep: args.keep.clone(),
         pack: args.pack.clone(),
     };
-    let rewrite = FileRewrite::packed(&*source, encoder, &rules, args.dtype.into());
+    let is_gguf = is_gguf(&args.output);
+    let container = match is_gguf {
+        true => Container::Gguf,
+        false => Container::Safetensors,
+    };
+    let rewrite = FileRewrite::packed(&*source, encoder, &rules, (container, args.dtype.into()));
     check_patterns(&rules, &rewrite)?;
     let plan = Plan::of(&rewrite);
     if plan.packed.weights == 0 {
@@ -71,7 +76,6 @@ pub(in crate::commands) fn run(args: &QuantizeArgs, console: &Console) -> Result
         }
         .into());
     }
-    let is_gguf = is_gguf(&args.output);
     match is_gguf {
         true => rewrite.check_gguf()?,
         false => rewrite.check_safetensors()?,
@@ -139,19 +143,27 @@ fn encoder(name: &str) -> Result<&'static dyn Encode, CliError> {
     }
     let names: Vec<_> = encoders.iter().map(|encoder| encoder.encoding()).collect();
     let known = names.join(", ");
-    let read = formats_by_name().into_iter();
-    Err(match read
-        .map(|format| format.name())
-        .find(|read| *read == spelling)
-    {
-        Some(format) => RewriteError::NotWritten { format, known },
-        None => RewriteError::UnknownFormat {
-            name: name.into(),
-            hint: did_you_mean(&spelling, names.iter().copied()),
-            known,
-        },
-    }
-    .into())
+    let mut formats = formats_by_name().into_iter();
+    let format = formats.find(|format| format.name() == spelling);
+    Err(
+        match format.map(|format| (format.name(), format.encoders())) {
+            Some((format, [])) => RewriteError::NotWritten { format, known },
+            Some((format, encoders)) => RewriteError::WrittenAs {
+                format,
+                written_as: words(encoders.iter().map(|encoder| encoder.encoding())),
+            },
+            None => RewriteError::UnknownFormat {
+                name: name.into(),
+                hint: did_you_mean(&spelling, names.iter().copied()),
+                known,
+            },
+        }
+        .into(),
+    )
+}
+
+fn words(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(" or ")
 }
 
 impl Plan {
