@@ -161,12 +161,17 @@ fn what_cannot_be_done_says_why() {
     refused(
         at,
         &quantize("q8_1", "a.gguf"),
-        "can be read in the format q8_1, but not written",
+        "of the format q8_1 are read, but not written",
     );
     refused(
         at,
         &quantize("q9_0", "a.gguf"),
         "no weight format is called `q9_0`",
+    );
+    refused(
+        at,
+        &quantize("sdnq", "a.safetensors"),
+        "are written as sdnq_int8 or sdnq_uint4",
     );
     refused(at, &quantize("nf4", "a.gguf"), "for which GGUF has no type");
     refused(
