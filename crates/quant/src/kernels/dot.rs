@@ -35,17 +35,21 @@ pub fn dot_packed<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     });
 }
 
-/// The product by way of one decoded row; what a format gets that has no inner loop of its own.
+/// The product by way of a few decoded rows; what a format gets that has no inner loop of its own.
 pub fn dot_decoded(
     decode: impl Fn(&WeightRows<'_>, &mut [f32]),
     rows: &WeightRows<'_>,
     input: InputRows<'_>,
     output: &mut OutputTile<'_>,
 ) {
-    let mut values = vec![0.0; rows.d_input()];
-    for (column, row) in rows.iter().enumerate() {
-        decode(&row, &mut values);
-        dot_f32(&values, input, &mut output.narrow(column..column + 1));
+    let mut values = vec![0.0; ROWS_AT_ONCE.min(rows.rows().len()) * rows.d_input()];
+    let mut column = 0;
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        let num_rows = rows.rows().len();
+        let values = &mut values[..num_rows * rows.d_input()];
+        decode(&rows, values);
+        dot_f32(values, input, &mut output.narrow(column..column + num_rows));
+        column += num_rows;
     }
 }
 
@@ -213,5 +217,7 @@ fn sum<const LANES: usize>(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
+/// Rows that are decoded at once: what a format prepares for a row it prepares for all, and they stay in the cache.
+const ROWS_AT_ONCE: usize = 6;
 /// Partial sums per output: two vectors of 8, or one of 16.
 const LANES: usize = 16;

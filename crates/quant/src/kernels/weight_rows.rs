@@ -53,6 +53,14 @@ impl<'a> WeightRows<'a> {
         &bytes[start / block.len * block.bytes..end / block.len * block.bytes]
     }
 
+    /// So many rows at a time; the last ones may be fewer.
+    pub(crate) fn chunks(&self, len: usize) -> impl Iterator<Item = Self> + use<'a> {
+        let (parts, d_input, end) = (self.parts, self.d_input, self.rows.end);
+        self.rows()
+            .step_by(len)
+            .map(move |first| Self::new(parts, d_input, first..end.min(first + len)))
+    }
+
     /// Each row alone.
     pub fn iter(&self) -> impl Iterator<Item = Self> + use<'a> {
         let (parts, d_input) = (self.parts, self.d_input);
