@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use overglaze_quant::formats_by_name;
-use overglaze_stream::{BlockType, GgufSource, WeightSource};
+use overglaze_stream::{BlockType, WeightSource, source::GgufSource};
 
 fuzz_target!(|file: &[u8]| {
     let file = Bytes::copy_from_slice(file);

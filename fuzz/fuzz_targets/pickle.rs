@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use overglaze_stream::{PickleSource, WeightSource};
+use overglaze_stream::{WeightSource, source::PickleSource};
 
 fuzz_target!(|file: &[u8]| {
     let Ok(source) = PickleSource::from_bytes("fuzz", Bytes::copy_from_slice(file)) else {

@@ -38,6 +38,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             "-rss_limit_mb=1024",
             "-malloc_limit_mb=256",
             "-timeout=10",
+            // From the start as long as files are.
+            "-len_control=0",
+            "-max_len=4096",
         ]);
         workspace::run(&mut command)?;
     }
