@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::{Part, Parts, QuantError, QuantFormat, formats_by_name};
+use crate::{Part, Parts, QuantError, QuantFormat, format::only_one, formats_by_name};
 
 /// A way to write weights in a format.
 pub trait Encode: fmt::Debug + Send + Sync + 'static {
@@ -51,24 +51,10 @@ pub fn encoders_by_name() -> Vec<&'static dyn Encode> {
 /// # Errors
 /// [`QuantError::UnknownFormat`], and [`QuantError::AmbiguousFormat`] where two crates claim it.
 pub fn encoder_by_name(name: &str) -> Result<&'static dyn Encode, QuantError> {
-    let names = |encoders: &[&'static dyn Encode]| {
-        let names = encoders.iter().map(|encoder| encoder.encoding());
-        names.collect()
-    };
-    let (found, others): (Vec<_>, Vec<_>) = encoders_by_name()
-        .into_iter()
-        .partition(|encoder| encoder.encoding() == name);
-    match found.as_slice() {
-        [only] => Ok(*only),
-        [] => Err(QuantError::UnknownFormat {
-            name: name.into(),
-            known: names(&others),
-        }),
-        several => Err(QuantError::AmbiguousFormat {
-            name: name.into(),
-            found: names(several),
-        }),
-    }
+    let is_wanted = |encoder: &dyn Encode| encoder.encoding() == name;
+    only_one(name, encoders_by_name(), is_wanted, |encoder| {
+        encoder.encoding()
+    })
 }
 
 /// A tensor of a file to be written.

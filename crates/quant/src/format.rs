@@ -206,9 +206,18 @@ fn find(
     name: &str,
     is_wanted: impl Fn(&dyn QuantFormat) -> bool,
 ) -> Result<&'static dyn QuantFormat, QuantError> {
-    let (found, others): (Vec<_>, Vec<_>) = formats_by_name()
-        .into_iter()
-        .partition(|format| is_wanted(*format));
+    only_one(name, formats_by_name(), is_wanted, |format| format.name())
+}
+
+/// The one of `entries` that is wanted; `name` is what was asked for, `name_of` what an entry is called in errors.
+pub(crate) fn only_one<T: ?Sized>(
+    name: &str,
+    entries: Vec<&'static T>,
+    is_wanted: impl Fn(&T) -> bool,
+    name_of: impl Fn(&T) -> &'static str,
+) -> Result<&'static T, QuantError> {
+    let (found, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| is_wanted(entry));
+    let names = |entries: &[&'static T]| entries.iter().map(|entry| name_of(entry)).collect();
     match found.as_slice() {
         [only] => Ok(*only),
         [] => Err(QuantError::UnknownFormat {
@@ -220,8 +229,4 @@ fn find(
             found: names(several),
         }),
     }
-}
-
-fn names(formats: &[&'static dyn QuantFormat]) -> Vec<&'static str> {
-    formats.iter().map(|format| format.name()).collect()
 }

@@ -108,16 +108,20 @@ fn is_at_an_end(name: &str) -> bool {
     })
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any characters, also none.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters, also none. What stands between two stars is taken
+/// where it first occurs, which leaves most to what follows.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };
-    let Some(after) = name.strip_prefix(start) else {
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name.strip_prefix(start);
+    let Some(inner) = inner.and_then(|inner| inner.strip_suffix(end)) else {
         return false;
     };
-    let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]);
-    ends.into_iter().any(|at| matches(rest, &after[at..]))
+    let mut pieces = middle.split('*');
+    let left = pieces.try_fold(inner, |left, piece| Some(left.split_once(piece)?.1));
+    left.is_some()
 }
 
 const EMBEDDING_WORDS: &[&str] = &["embed", "pos_emb", "wte", "wpe"];
@@ -142,3 +146,28 @@ const END_LAYERS: &[&str] = &[
     "lm_head",
     "head",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_is_any_characters() {
+        for (pattern, name, expected) in [
+            ("fc.weight", "fc.weight", true),
+            ("fc", "fc.weight", false),
+            ("*", "", true),
+            ("fc*", "fc.weight", true),
+            ("*weight", "fc.weight", true),
+            ("*weight", "fc.weights", false),
+            ("ab*b", "ab", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("a*b*b", "ab", false),
+            ("a**b", "ab", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+        assert!(!matches(&("*a".repeat(1000) + "*b"), &"a".repeat(5000)));
+    }
+}

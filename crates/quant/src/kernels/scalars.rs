@@ -80,23 +80,6 @@ impl<'a> Scalars<'a> {
         self.bytes[index]
     }
 
-    /// What every byte stands for, where numbers are bytes.
-    #[must_use]
-    pub fn table(&self) -> [f32; 256] {
-        let bytes: [u8; 256] = std::array::from_fn(|byte| byte.to_le_bytes()[0]);
-        let all = Scalars {
-            kind: self.kind,
-            bytes: &bytes,
-        };
-        std::array::from_fn(|byte| {
-            if all.kind.size() == 1 {
-                all.get(byte)
-            } else {
-                0.0
-            }
-        })
-    }
-
     /// All of them, in f32.
     pub fn iter(&self) -> impl Iterator<Item = f32> + use<'a> {
         let numbers = *self;

@@ -4,7 +4,7 @@ use half::f16;
 
 use crate::kernels::fit;
 
-use super::code;
+use super::{code, half_at};
 
 /// Codes of the scales and minima of `N` groups of a block: group g has the scale `d · scales[g]` and the minimum
 /// `dmin · minima[g]`.
@@ -46,7 +46,7 @@ impl<const N: usize> Groups<N> {
 }
 
 impl Groups<8> {
-    /// Writes `d`, `dmin` and the scales and minima in six bits each, as [`six_bits`] reads them.
+    /// Writes `d`, `dmin` and the scales and minima in six bits each, as [`lines_of_header`] reads them.
     pub(super) fn put_header(&self, bytes: &mut [u8]) {
         bytes[..2].copy_from_slice(&self.d.to_le_bytes());
         bytes[2..4].copy_from_slice(&self.dmin.to_le_bytes());
@@ -67,7 +67,7 @@ impl Groups<8> {
 /// bytes; of groups 4 to 7 the lower four bits stand in the last four bytes and the upper two above those of group g - 4
 /// (`get_scale_min_k4` in ggml-quants.c).
 #[inline(always)]
-pub(super) fn six_bits(packed: &[u8; 12]) -> [[u8; 8]; 2] {
+fn six_bits(packed: &[u8; 12]) -> [[u8; 8]; 2] {
     let (mut scales, mut minima) = ([0; 8], [0; 8]);
     for g in 0..4 {
         let (scale, minimum, lower) = (packed[g], packed[4 + g], packed[8 + g]);
@@ -76,6 +76,17 @@ pub(super) fn six_bits(packed: &[u8; 12]) -> [[u8; 8]; 2] {
         minima[4 + g] = (lower >> 4) | (minimum >> 6) << 4;
     }
     [scales, minima]
+}
+
+/// The lines of the groups in a block of `Q4_K` or `Q5_K`, which begins with `d: f16 | dmin: f16` and [`six_bits`].
+#[inline(always)]
+pub(super) fn lines_of_header(header: &[u8; 16], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
+    let (d, dmin) = (half_at(header, 0), half_at(header, 2));
+    let [factors, minima] = six_bits(header.last_chunk().expect("there are 16"));
+    for group in 0..8 {
+        scales[group] = d * f32::from(factors[group]);
+        starts[group] = -(dmin * f32::from(minima[group]));
+    }
 }
 
 /// The common factor and the signed scales, from `-max_scale` to `max_scale - 1`, of 16 groups for codes from `-max_code`

@@ -38,7 +38,7 @@ use half::f16;
 
 use crate::kernels::{fit, widen_f16};
 
-use self::groups::{Groups, six_bits, symmetric_groups};
+use self::groups::{Groups, lines_of_header, symmetric_groups};
 
 /// The f16 at byte `at`.
 #[inline(always)]

@@ -11,7 +11,7 @@ use crate::{
 use super::{
     Groups,
     bits::{halves, put},
-    half_at, six_bits,
+    lines_of_header,
 };
 
 register_format! {
@@ -36,13 +36,8 @@ impl Coded<256, 144, 8> for Q4K {
 
     #[inline(always)]
     fn lines(bytes: &[u8; 144], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
-        let (d, dmin) = (half_at(bytes, 0), half_at(bytes, 2));
-        let packed: &[u8; 12] = bytes[4..16].try_into().expect("there are 12");
-        let [factors, minima] = six_bits(packed);
-        for group in 0..8 {
-            scales[group] = d * f32::from(factors[group]);
-            starts[group] = -(dmin * f32::from(minima[group]));
-        }
+        let header = bytes.first_chunk().expect("a block is longer");
+        lines_of_header(header, scales, starts);
     }
 }
 
