@@ -1,14 +1,14 @@
 //! One layer of a source: what to read, and the form it takes on its device.
 //!
-//! In host memory a weight stays packed and is read in place. A device with memory of its own gets dense
-//! values, and the bytes they were made from stay in the slot as long as they do: the budget counts the
-//! slot, so an upload cannot escape it, and the stored bytes can still be hashed. That costs the bytes a
-//! second time, in host memory.
+//! In host memory a weight stays packed and is read in place. A device with memory of its own gets the packed bytes where
+//! there are kernels for the format, else dense values, and the bytes they were made from stay in the slot as long as they
+//! do: the budget counts the slot, so an upload cannot escape it, and the stored bytes can still be hashed. That costs the
+//! bytes a second time, in host memory.
 
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, FloatDType};
-use overglaze_quant::{Parts, kernels::is_host};
+use overglaze_quant::{Parts, QuantizedTensor, kernels::is_host};
 use overglaze_stream::{Slot, StreamError, Streamable, WeightSource};
 
 use crate::{
@@ -32,6 +32,8 @@ pub struct LayerSpec {
 pub(crate) enum Form {
     /// The stored bytes, in host memory.
     Packed,
+    /// The stored bytes, copied to a device with memory of its own, where they take so many bytes.
+    Uploaded(usize),
     /// Dense values of this dtype, copied to a device with memory of its own.
     Dense(FloatDType),
 }
@@ -84,12 +86,13 @@ impl LayerSpec {
         };
         let weight = match self.form {
             Form::Packed => Weight::Packed(packed),
-            Form::Dense(dtype) => {
-                self.resident_parts()
-                    .for_each(|num_bytes| self.traffic.count_move(num_bytes));
-                Weight::Dense(packed.to_dense(&self.device, dtype))
-            }
+            Form::Uploaded(_) => Weight::Packed(packed.to_device(&self.device).unwrap_or(packed)),
+            Form::Dense(dtype) => Weight::Dense(packed.to_dense(&self.device, dtype)),
         };
+        if self.form != Form::Packed {
+            self.resident_parts()
+                .for_each(|num_bytes| self.traffic.count_move(num_bytes));
+        }
         Ok(LoadedLayer {
             weights: LayerWeights { weight, bias },
             weight_parts,
@@ -102,11 +105,12 @@ impl LayerSpec {
     fn resident_parts(&self) -> impl Iterator<Item = usize> {
         let weight = match self.form {
             Form::Packed => self.weight.num_bytes(),
+            Form::Uploaded(num_bytes) => num_bytes,
             Form::Dense(dtype) => self.weight.num_values() * DType::from(dtype).size(),
         };
         let bias = self.bias.as_ref().map(|bias| match self.form {
             Form::Packed => bias.num_bytes(),
-            Form::Dense(_) => bias.num_values() * DType::F32.size(),
+            Form::Uploaded(_) | Form::Dense(_) => bias.num_values() * DType::F32.size(),
         });
         [weight].into_iter().chain(bias)
     }
@@ -132,12 +136,12 @@ impl Streamable for LayerSpec {
         &self.path
     }
 
-    /// What the budget is charged: in host memory the stored bytes; on another device the dense values, or
-    /// the stored bytes where those are more, since the slot holds them first.
+    /// What the budget is charged: in host memory the stored bytes; on another device what is there, or the stored bytes
+    /// where those are more, since the slot holds them first.
     fn num_bytes(&self) -> u64 {
         let resident = match self.form {
             Form::Packed => 0,
-            Form::Dense(_) => self.resident_parts().sum(),
+            Form::Uploaded(_) | Form::Dense(_) => self.resident_parts().sum(),
         };
         self.staged_bytes().max(resident) as u64
     }
@@ -160,15 +164,20 @@ impl Streamable for LayerSpec {
 }
 
 impl Form {
-    /// The form weights take on `device`: dense in half the bytes where it has bf16.
-    pub(crate) fn on(device: &Device) -> Self {
+    /// The form `weight` takes on `device`: packed where there are kernels for it, dense in half the bytes where the device
+    /// has bf16.
+    pub(crate) fn of(weight: &QuantizedTensor, device: &Device) -> Self {
         if is_host(device) {
             return Self::Packed;
         }
-        if device.supports_dtype(DType::BF16) {
-            Self::Dense(FloatDType::BF16)
-        } else {
-            Self::Dense(FloatDType::F32)
+        let is_float = weight
+            .format()
+            .dense_dtype()
+            .is_some_and(|dtype| dtype.is_float());
+        match weight.num_bytes_on(device).filter(|_| !is_float) {
+            Some(num_bytes) => Self::Uploaded(num_bytes),
+            None if device.supports_dtype(DType::BF16) => Self::Dense(FloatDType::BF16),
+            None => Self::Dense(FloatDType::F32),
         }
     }
 }

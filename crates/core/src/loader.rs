@@ -187,9 +187,9 @@ impl LayerLoader {
         bias: Option<TensorSpec>,
     ) -> Result<FrozenWeight, Error> {
         let device = self.config.device.clone();
-        let form = Form::on(&device);
+        let form = Form::of(&weight.packed(weight.read(&*self.source)?)?, &device);
         let weight = match form {
-            Form::Packed => weight,
+            Form::Packed | Form::Uploaded(_) => weight,
             Form::Dense(_) => weight.with_values()?,
         };
         let spec = LayerSpec {

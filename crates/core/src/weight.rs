@@ -1,4 +1,4 @@
-//! A base weight `[d_output, d_input]` that is in place: dense on a device, or packed in host memory.
+//! A base weight `[d_output, d_input]` that is in place: dense or packed on a device.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use overglaze_quant::{QuantizedTensor, kernels::is_host};
@@ -10,7 +10,7 @@ use crate::{Traffic, dense};
 pub enum Weight {
     /// Dense values `[d_output, d_input]` on some device.
     Dense(Tensor<2>),
-    /// Packed bytes in host memory, logical shape `[d_output, d_input]`.
+    /// Packed bytes in host memory, and perhaps on a device; logical shape `[d_output, d_input]`.
     Packed(QuantizedTensor),
 }
 
@@ -62,7 +62,9 @@ impl Weight {
     pub fn needs_move(&self, device: &Device) -> bool {
         match self {
             Self::Dense(weight) => weight.device() != *device,
-            Self::Packed(_) => !is_host(device),
+            Self::Packed(weight) => {
+                !is_host(device) && weight.device().is_none_or(|own| own != *device)
+            }
         }
     }
 
@@ -124,7 +126,11 @@ impl Weight {
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Dense(weight) => format!("{:?}", weight.device()),
-            Self::Packed(weight) => format!("the host (packed as {})", weight.format().name()),
+            Self::Packed(weight) => {
+                let place = weight.device().map(|device| format!("{device:?}"));
+                let place = place.unwrap_or_else(|| "the host".into());
+                format!("{place} (packed as {})", weight.format().name())
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use burn::tensor::DType;
 
 use crate::{
-    Encode, FoundWeight, Part, Parts, QuantError, TensorFile,
+    DeviceWords, Encode, FoundWeight, Part, Parts, QuantError, TensorFile,
     kernels::{InputRows, Int8Rows, OutputTile, WeightRows, dot_decoded, dot_f32},
 };
 
@@ -74,6 +74,13 @@ pub trait QuantFormat: fmt::Debug + Send + Sync + 'static {
     /// where the format does not keep them so.
     fn int8_rows<'a>(&self, rows: &WeightRows<'a>) -> Option<Int8Rows<'a>> {
         let _ = rows;
+        None
+    }
+
+    /// What a device with a memory of its own gets for a validated matrix of `shape` `[d_output, d_input]`; `None` where there
+    /// are no kernels for it, and devices get decoded values.
+    fn device_words(&self, shape: [usize; 2], parts: &Parts) -> Option<DeviceWords> {
+        let _ = (shape, parts);
         None
     }
 

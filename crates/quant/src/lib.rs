@@ -6,6 +6,9 @@
 //! of the weight ever exists.
 
 mod add_product;
+#[cfg(feature = "cube")]
+pub mod cube;
+mod device_copy;
 mod encode;
 mod error;
 mod format;
@@ -19,6 +22,7 @@ mod plus_product;
 mod tensor;
 
 pub use add_product::add_product;
+pub use device_copy::{DeviceKernels, DeviceWords};
 pub use encode::{Encode, StoredContent, StoredTensor, encoder_by_name, encoders_by_name};
 pub use error::QuantError;
 pub use format::{

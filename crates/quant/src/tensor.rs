@@ -9,7 +9,9 @@ use rayon::{
 };
 
 use crate::{
-    Part, Parts, QuantError, QuantFormat, formats_by_name,
+    Part, Parts, QuantError, QuantFormat,
+    device_copy::DeviceCopy,
+    formats_by_name,
     host_data::{from_f32, to_f32},
     kernels::{self, InputRows, PackedMatrix, Plan, WeightRows, is_host},
 };
@@ -34,6 +36,7 @@ pub struct QuantizedTensor {
     format: &'static dyn QuantFormat,
     shape: [usize; 2],
     parts: Parts,
+    device_copy: Option<DeviceCopy>,
 }
 
 impl QuantizedTensor {
@@ -51,7 +54,45 @@ impl QuantizedTensor {
             format,
             shape,
             parts,
+            device_copy: None,
         })
+    }
+
+    /// The same matrix, whose packed bytes are also on `device`, where products and decoding then run; `None` where there
+    /// are no kernels for its format: in host memory, or without the feature `cube`.
+    #[must_use]
+    pub fn to_device(&self, device: &Device) -> Option<Self> {
+        let layout = self.format.device_words(self.shape, &self.parts)?;
+        let copy = DeviceCopy::new(layout, self.shape, &self.parts, device)?;
+        Some(Self {
+            device_copy: Some(copy),
+            ..self.clone()
+        })
+    }
+
+    /// Bytes that [`to_device`](Self::to_device) takes on `device`; `None` as there.
+    #[must_use]
+    pub fn num_bytes_on(&self, device: &Device) -> Option<usize> {
+        let layout = self.format.device_words(self.shape, &self.parts)?;
+        layout.fits(self.shape, device).then(|| layout.num_bytes())
+    }
+
+    /// Where the packed bytes are besides host memory.
+    #[must_use]
+    pub fn device(&self) -> Option<Device> {
+        self.device_copy.as_ref().map(DeviceCopy::device)
+    }
+
+    /// The same matrix in host memory alone, of the bytes that are on its device.
+    #[must_use]
+    pub fn to_host(&self) -> Self {
+        let copy = self.device_copy.as_ref();
+        let parts = copy.map_or_else(|| self.parts.clone(), |copy| copy.read_back(&self.parts));
+        Self {
+            parts,
+            device_copy: None,
+            ..self.clone()
+        }
     }
 
     /// The values of a dense matrix `[d_output, d_input]`, as they are, in the format of its dtype; `None` where there
@@ -124,6 +165,9 @@ impl QuantizedTensor {
     /// shared with the tensor.
     #[must_use]
     pub fn to_dense(&self, device: &Device, dtype: FloatDType) -> Tensor<2> {
+        if let Some(copy) = self.copy_on(device) {
+            return copy.dequantize(self.shape, dtype);
+        }
         let data = self
             .shared_data(dtype)
             .unwrap_or_else(|| self.decoded(dtype));
@@ -148,8 +192,8 @@ impl QuantizedTensor {
 
     /// `input · weightᵀ`, on the input's device and in its type: `[rows, d_input] -> [rows, d_output]`.
     ///
-    /// In host memory the packed bytes are read in place, sums are f32, and a narrower output is rounded
-    /// once. Other devices get a decoded copy of the weight for the time of the product.
+    /// In host memory, and on a device it [was moved to](Self::to_device), the packed bytes are read in place, sums are f32,
+    /// and a narrower output is rounded once. Other devices get a decoded copy of the weight for the time of the product.
     ///
     /// # Panics
     /// If the input's rows are not `d_input` long.
@@ -162,6 +206,9 @@ impl QuantizedTensor {
             "the input's rows and the weight's rows differ in length"
         );
         let (device, dtype) = (input.device(), input.dtype());
+        if let Some(copy) = self.copy_on(&device) {
+            return copy.linear(input, self.shape);
+        }
         if !is_host(&device) {
             let weight = self.to_dense(&device, dtype.into());
             return input.matmul(weight.transpose());
@@ -195,6 +242,11 @@ impl QuantizedTensor {
         if let Some(input) = self.input_rows(input, output) {
             kernels::linear_reference(self.matrix(), input, output);
         }
+    }
+
+    fn copy_on(&self, device: &Device) -> Option<&DeviceCopy> {
+        let copy = self.device_copy.as_ref();
+        copy.filter(|copy| copy.device() == *device)
     }
 
     pub(crate) fn matrix(&self) -> PackedMatrix<'_> {

@@ -8,6 +8,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use burn::tensor::Device;
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
+use burn::tensor::DeviceType;
 use clap::{Parser, ValueEnum};
 use overglaze_parity::{Report, run_all};
 
@@ -19,7 +21,7 @@ struct Args {
     cases: PathBuf,
     /// Execution device.
     #[arg(long, value_enum, default_value = "flex")]
-    device: CpuDevice,
+    device: DeviceName,
     /// Runs only cases whose `area/name` contains this.
     #[arg(long, default_value = "")]
     filter: String,
@@ -29,14 +31,27 @@ struct Args {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum CpuDevice {
+enum DeviceName {
     Flex,
     Ndarray,
+    /// The first CUDA card.
+    #[cfg(feature = "cuda")]
+    Cuda,
+    /// The first Vulkan device; Mesa's lavapipe is one on the CPU.
+    #[cfg(feature = "vulkan")]
+    Vulkan,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let results = match run_all(&args.cases, &args.filter, &args.device.resolve()) {
+    let device = match args.device.resolve() {
+        Ok(device) => device,
+        Err(missing) => {
+            eprintln!("error: this machine has no {missing}; choose another --device");
+            return ExitCode::from(2);
+        }
+    };
+    let results = match run_all(&args.cases, &args.filter, &device) {
         Ok(results) => results,
         Err(error) => {
             eprintln!("error: {error}");
@@ -59,15 +74,25 @@ fn main() -> ExitCode {
     }
 }
 
-impl CpuDevice {
-    fn resolve(self) -> Device {
+impl DeviceName {
+    /// The device, or what kind of device is missing.
+    fn resolve(self) -> Result<Device, &'static str> {
         match self {
-            Self::Flex => Device::flex(),
+            Self::Flex => Ok(Device::flex()),
             #[expect(
                 deprecated,
                 reason = "Burn prefers Flex; ndarray is still one of our backends"
             )]
-            Self::Ndarray => Device::ndarray(),
+            Self::Ndarray => Ok(Device::ndarray()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => first(DeviceType::Cuda).ok_or("CUDA card with its driver"),
+            #[cfg(feature = "vulkan")]
+            Self::Vulkan => first(DeviceType::Wgpu).ok_or("device with a Vulkan driver"),
         }
     }
+}
+
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
+fn first(kind: DeviceType) -> Option<Device> {
+    Device::enumerate(kind).into_iter().next()
 }

@@ -157,7 +157,7 @@ macro_rules! register_format {
         $(#[$docs:meta])*
         $format:ident {
             name: $name:literal, tag: $tag:literal, $(ggml_type: $id:literal,)? block: [$len:literal, $bytes:literal]
-            $(, $writable:ident)? $(; dot: $place:ident)?
+            $(, $writable:ident)? $(; dot: $place:ident)? $(; device: [$($table:expr)?])?
         }
     ) => {
         $(#[$docs])*
@@ -182,6 +182,8 @@ macro_rules! register_format {
             fn block(&self) -> Option<$crate::Block> {
                 Some($crate::Block { len: $len, bytes: $bytes })
             }
+
+            $($crate::device_words!($format [$($table)?]);)?
 
             $(fn encoders(&self) -> &'static [&'static dyn $crate::Encode] {
                 $crate::register_format!(@ $writable);
@@ -235,4 +237,28 @@ macro_rules! register_format {
     (@ dot registers $self:expr, $rows:expr, $input:expr, $output:expr) => {
         $crate::kernels::dot_packed($self, $rows, $input, $output)
     };
+}
+
+/// The method `device_words` of a format of blocks for which `DecodeEight` is implemented.
+#[cfg(feature = "cube")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! device_words {
+    ($format:ident [$($table:expr)?]) => {
+        fn device_words(&self, _: [usize; 2], parts: &$crate::Parts) -> Option<$crate::DeviceWords> {
+            let kernels = $crate::cube::Kernels::<$format>::shared();
+            #[allow(unused_mut, unused_assignments, reason = "there may be no table")]
+            let mut table = Vec::new();
+            $(table = $crate::cube::table_words(&$table);)?
+            Some($crate::DeviceWords::of_blocks(kernels, table, parts))
+        }
+    };
+}
+
+/// Without the feature `cube` no format has any.
+#[cfg(not(feature = "cube"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! device_words {
+    ($format:ident [$($table:expr)?]) => {};
 }

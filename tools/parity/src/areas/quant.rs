@@ -77,7 +77,8 @@ fn decoded(
     let [d_output, d_input] = packed.shape();
     let mut values = vec![0.0; d_output * d_input];
     packed.decode_rows(0..d_output, &mut values);
-    let uploaded = packed.to_dense(device, FloatDType::F32).into_data();
+    let uploaded = packed.to_device(device).unwrap_or(packed);
+    let uploaded = uploaded.to_dense(device, FloatDType::F32).into_data();
     let found = [TensorData::new(values, [d_output, d_input]), uploaded];
     let found = found.map(|found| {
         let found = found.convert_dtype(expected.dtype());

@@ -24,6 +24,9 @@ use crate::{
     num_values,
 };
 
+#[cfg(feature = "cube")]
+use crate::DeviceWords;
+
 use super::{
     quant_state::{QuantState, bad_description},
     scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, Scales, geometry, part},
@@ -84,7 +87,7 @@ struct FourBit {
     table: [f32; 16],
 }
 
-const TABLE: &str = "quant_map";
+pub(super) const TABLE: &str = "quant_map";
 const STATE: &str = ".quant_state.bitsandbytes__";
 
 impl QuantFormat for FourBit {
@@ -155,6 +158,11 @@ impl QuantFormat for FourBit {
             scales.multiply(at, values);
             at += values.len();
         }
+    }
+
+    #[cfg(feature = "cube")]
+    fn device_words(&self, _: [usize; 2], parts: &Parts) -> Option<DeviceWords> {
+        super::four_bit_device::words(&self.table_of(parts), parts)
     }
 
     fn encoders(&self) -> &'static [&'static dyn Encode] {

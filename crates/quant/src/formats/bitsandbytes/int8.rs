@@ -13,6 +13,14 @@ use crate::{
     },
     num_values,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
+
+#[cfg(feature = "cube")]
+use crate::{
+    DeviceWords,
+    cube::{DecodeEight, Kernels, bits::signed_at},
+};
 
 use super::quant_state::bad_description;
 
@@ -108,6 +116,14 @@ impl QuantFormat for Int8 {
         })
     }
 
+    #[cfg(feature = "cube")]
+    fn device_words(&self, shape: [usize; 2], parts: &Parts) -> Option<DeviceWords> {
+        let d_input = u32::try_from(shape[1]).ok()?;
+        let names = [Part::VALUES, SCB];
+        let kernels = Kernels::<Self>::shared();
+        Some(DeviceWords::of_parts(kernels, &[d_input], &names, parts))
+    }
+
     fn encoders(&self) -> &'static [&'static dyn Encode] {
         &[&Self]
     }
@@ -124,6 +140,22 @@ fn codes_and_scale<'a>(row: &WeightRows<'a>) -> (&'a [u8], f32) {
 #[inline(always)]
 fn value(code: u8, scale: f32) -> f32 {
     f32::from(code.cast_signed()) * scale * STEP
+}
+
+/// Words: values a row, where the codes begin, where the scales begin.
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Int8 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let d_input = words[0] as usize;
+        let codes = 4 * words[1] as usize + start;
+        let scales = words[2] as usize;
+        #[unroll]
+        for k in 0..8usize {
+            let scale = f32::reinterpret(words[scales + (start + k) / d_input]);
+            values[k] = signed_at(words, codes + k) * scale * STEP;
+        }
+    }
 }
 
 impl Int8 {

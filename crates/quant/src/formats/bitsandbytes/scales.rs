@@ -14,7 +14,7 @@ pub(super) const GEOMETRY: &str = "geometry";
 pub(super) struct Geometry {
     pub(super) block_len: usize,
     pub(super) nested_len: usize,
-    offset: f32,
+    pub(super) offset: f32,
 }
 
 impl Geometry {

@@ -2,10 +2,14 @@
 
 use burn::tensor::DType;
 
+#[cfg(feature = "cube")]
+use crate::cube::{DecodeEight, bits::short_at};
 use crate::{
     Block, FormatEntry, QuantFormat,
     kernels::{InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed},
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 inventory::submit! { FormatEntry(&Bf16) }
 
@@ -14,6 +18,8 @@ inventory::submit! { FormatEntry(&Bf16) }
 struct Bf16;
 
 impl QuantFormat for Bf16 {
+    crate::device_words! { Bf16 [] }
+
     fn name(&self) -> &'static str {
         "bf16"
     }
@@ -48,6 +54,17 @@ impl Unpack<32, 64> for Bf16 {
     fn unpack(bytes: &[u8; 64], values: &mut [f32; 32]) {
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Bf16 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = f32::reinterpret(short_at(words, 2 * (start + k)) << 16);
         }
     }
 }

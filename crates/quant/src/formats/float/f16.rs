@@ -2,10 +2,14 @@
 
 use burn::tensor::DType;
 
+#[cfg(feature = "cube")]
+use crate::cube::{DecodeEight, bits::f16_at};
 use crate::{
     Block, FormatEntry, QuantFormat,
     kernels::{InputRows, OutputTile, Unpack, WeightRows, decode_packed, dot_packed, widen_f16},
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 inventory::submit! { FormatEntry(&F16) }
 
@@ -14,6 +18,8 @@ inventory::submit! { FormatEntry(&F16) }
 struct F16;
 
 impl QuantFormat for F16 {
+    crate::device_words! { F16 [] }
+
     fn name(&self) -> &'static str {
         "f16"
     }
@@ -48,6 +54,17 @@ impl Unpack<32, 64> for F16 {
     fn unpack(bytes: &[u8; 64], values: &mut [f32; 32]) {
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = widen_f16(u16::from_le_bytes(*bytes));
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for F16 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = f16_at(words, 2 * (start + k));
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use burn::tensor::DType;
 
+#[cfg(feature = "cube")]
+use crate::cube::DecodeEight;
 use crate::{Block, FormatEntry, QuantFormat, kernels::WeightRows};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 inventory::submit! { FormatEntry(&F32) }
 
@@ -11,6 +15,8 @@ inventory::submit! { FormatEntry(&F32) }
 struct F32;
 
 impl QuantFormat for F32 {
+    crate::device_words! { F32 [] }
+
     fn name(&self) -> &'static str {
         "f32"
     }
@@ -47,3 +53,14 @@ impl QuantFormat for F32 {
 }
 
 const BLOCK: Block = Block { len: 1, bytes: 4 };
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for F32 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = f32::reinterpret(words[start + k]);
+        }
+    }
+}

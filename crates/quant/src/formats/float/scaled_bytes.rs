@@ -13,6 +13,8 @@
 //! the later ones have them: `F8_E4M3` with `scale = max|w| / 448`, and the JSON `{"format": "float8_e4m3fn"}`.
 
 use bytes::Bytes;
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use crate::{
     Encode, FormatEntry, FoundPart, FoundWeight, Part, Parts, QuantError, QuantFormat,
@@ -22,6 +24,12 @@ use crate::{
         widen_bytes,
     },
     num_values,
+};
+
+#[cfg(feature = "cube")]
+use crate::{
+    DeviceWords,
+    cube::{DecodeEight, Kernels, bits::number_at, kind_of},
 };
 
 use super::description::Described;
@@ -169,8 +177,39 @@ impl QuantFormat for ScaledBytes {
         }
     }
 
+    #[cfg(feature = "cube")]
+    fn device_words(&self, shape: [usize; 2], parts: &Parts) -> Option<DeviceWords> {
+        let scale = parts.get(SCALE)?;
+        let is_one = scale.scalars()?.len() == 1;
+        // One scale is as if the weight were one row.
+        let row_len = if is_one {
+            u32::MAX
+        } else {
+            u32::try_from(shape[1]).ok()?
+        };
+        let numbers = [row_len, kind_of(type_of(parts))?, kind_of(&scale.tag)?];
+        let names = [Part::VALUES, SCALE, TYPE];
+        let kernels = Kernels::<Self>::shared();
+        Some(DeviceWords::of_parts(kernels, &numbers, &names, parts))
+    }
+
     fn encoders(&self) -> &'static [&'static dyn Encode] {
         &[&ScaledE4m3]
+    }
+}
+
+/// Words: values a row, the types of values and scales, where the values begin, where the scales begin.
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for ScaledBytes {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let row_len = words[0] as usize;
+        #[unroll]
+        for k in 0..8usize {
+            let at = start + k;
+            let value = number_at(words, words[3] as usize, at, words[1]);
+            values[k] = number_at(words, words[4] as usize, at / row_len, words[2]) * value;
+        }
     }
 }
 

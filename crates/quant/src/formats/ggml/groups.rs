@@ -1,6 +1,11 @@
 //! Blocks of 256 values in groups, whose scales and minima are codes themselves.
 
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 use half::f16;
+
+#[cfg(feature = "cube")]
+use crate::cube::bits::byte_at;
 
 use crate::kernels::fit;
 
@@ -122,4 +127,28 @@ pub(super) fn symmetric_groups(
         code
     });
     (d, codes)
+}
+
+/// The code of a group's scale in a header whose codes begin at byte `codes`, as [`lines_of_header`] reads them.
+#[cfg(feature = "cube")]
+#[cube]
+pub(super) fn scale_code(words: &[u32], codes: usize, group: usize) -> f32 {
+    let mut code = byte_at(words, codes + group) & 63;
+    if group >= 4 {
+        let low = byte_at(words, codes + group + 4) & 15;
+        code = low | ((byte_at(words, codes + group - 4) >> 6) << 4);
+    }
+    f32::cast_from(code)
+}
+
+/// The code of a group's minimum, likewise.
+#[cfg(feature = "cube")]
+#[cube]
+pub(super) fn minimum_code(words: &[u32], codes: usize, group: usize) -> f32 {
+    let mut code = byte_at(words, codes + group + 4) & 63;
+    if group >= 4 {
+        code =
+            (byte_at(words, codes + group + 4) >> 4) | ((byte_at(words, codes + group) >> 6) << 4);
+    }
+    f32::cast_from(code)
 }

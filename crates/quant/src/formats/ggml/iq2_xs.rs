@@ -3,7 +3,16 @@
 //! Layout: `d: f16 | qs: [u16; 32] | scales: [u8; 8]`, 74 bytes: nine bits of point and seven of signs each; a scale of 4 bits
 //! for each 16 values (`block_iq2_xs` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use super::grids::device::{signs_of, two_bit_magnitude};
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{entry_at, f16_at, nibble_at, short_at, with_sign},
+};
 use crate::{kernels::Unpack, register_format};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     grids::{even_signs, put_eight, two_bits},
@@ -12,7 +21,7 @@ use super::{
 
 register_format! {
     /// 2.3125 bits a value.
-    Iq2Xs { name: "iq2_xs", tag: "IQ2_XS", ggml_type: 17, block: [256, 74] }
+    Iq2Xs { name: "iq2_xs", tag: "IQ2_XS", ggml_type: 17, block: [256, 74]; device: [two_bits::XS] }
 }
 
 impl Unpack<256, 74> for Iq2Xs {
@@ -28,6 +37,25 @@ impl Unpack<256, 74> for Iq2Xs {
                 even_signs(u32::from(code >> 9)),
             );
             put_eight(point, signs, scale, &mut values[8 * l..][..8]);
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Iq2Xs {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 74 + 1024;
+        let l = start % 256;
+        let code = short_at(words, block + 2 + l / 8 * 2);
+        let s = nibble_at(words, block + 66 + l / 32, 4 * (l as u32 / 16 % 2));
+        let scale = f16_at(words, block) * (f32::cast_from(s) + 0.5) * 0.25;
+        let point = entry_at(words, 0, code & 511);
+        let signs = signs_of(code >> 9);
+        #[unroll]
+        for k in 0..8usize {
+            let magnitude = two_bit_magnitude(point >> (2 * k as u32));
+            values[k] = with_sign(scale * magnitude, (signs >> k as u32) & 1);
         }
     }
 }

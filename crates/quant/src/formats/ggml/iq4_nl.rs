@@ -2,6 +2,13 @@
 //!
 //! Layout: `d: f16 | qs: [u8; 16]`, 18 bytes, as `Q4_0` (`block_iq4_nl` and `kvalues_iq4nl` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{entry_at, f16_at, nibble_at},
+};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 use half::f16;
 
 use crate::{
@@ -16,7 +23,7 @@ use super::{
 
 register_format! {
     /// 4.5 bits a value, unevenly spaced.
-    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable; dot: codes }
+    Iq4Nl { name: "iq4_nl", tag: "IQ4_NL", ggml_type: 20, block: [32, 18], writable; dot: codes; device: [uneven::DEVICE_TABLE] }
 }
 
 impl Coded<32, 18, 1> for Iq4Nl {
@@ -32,6 +39,22 @@ impl Coded<32, 18, 1> for Iq4Nl {
     #[inline(always)]
     fn lines(bytes: &[u8; 18], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
         scales[0] = half_at(bytes, 0);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Iq4Nl {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 32 * 18 + 32;
+        let l = start % 32;
+        let d = f16_at(words, block);
+        let shift = 4 * (l as u32 / 16);
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, block + 2 + l % 16 + k, shift);
+            values[k] = d * (f32::cast_from(entry_at(words, 0, code)) - 128.0);
+        }
     }
 }
 

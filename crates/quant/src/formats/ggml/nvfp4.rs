@@ -4,10 +4,17 @@
 //! low half of byte l, value l + 8 in the high half (`block_nvfp4` in ggml-common.h). The codes are read doubled, so the
 //! scale is halved.
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, nibble_at, widen_f4_doubled},
+};
 use crate::{
     kernels::{Coded, minifloat},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     bits::{halves, put},
@@ -16,7 +23,7 @@ use super::{
 
 register_format! {
     /// 4.5 bits a value.
-    Nvfp4 { name: "nvfp4", tag: "NVFP4", ggml_type: 40, block: [64, 36]; dot: codes }
+    Nvfp4 { name: "nvfp4", tag: "NVFP4", ggml_type: 40, block: [64, 36]; dot: codes; device: [] }
 }
 
 impl Coded<64, 36, 4> for Nvfp4 {
@@ -36,6 +43,31 @@ impl Coded<64, 36, 4> for Nvfp4 {
     fn lines(bytes: &[u8; 36], scales: &mut [f32; 4], _starts: &mut [f32; 4]) {
         for group in 0..4 {
             scales[group] = HALVES[usize::from(bytes[group])];
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Nvfp4 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 64 * 36;
+        let l = start % 64;
+        let bits = byte_at(words, block + l / 16);
+        let exponent = (bits >> 3) & 15;
+        let mantissa = bits & 7;
+        let normal = f32::reinterpret(((exponent + 119) << 23) | (mantissa << 20));
+        let finite = select(
+            exponent == 0,
+            f32::cast_from(mantissa) * 0.000_976_562_5,
+            normal,
+        );
+        let scale = select(bits == 127, 0.0, finite);
+        let shift = 4 * (l as u32 / 8 % 2);
+        let quants = block + 4 + l / 16 * 8;
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = scale * widen_f4_doubled(nibble_at(words, quants + k, shift));
         }
     }
 }

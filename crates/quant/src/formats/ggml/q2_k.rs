@@ -3,10 +3,17 @@
 //! Layout: `scales: [u8; 16] | qs: [u8; 64] | d: f16 | dmin: f16`, 84 bytes: a group's scale in the low half of its byte,
 //! its minimum in the high half. Value 128·h + 32·j + l is in bits 2j of byte 32·h + l (`block_q2_K` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, f16_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     Groups,
@@ -16,7 +23,7 @@ use super::{
 
 register_format! {
     /// 2.625 bits a value.
-    Q2K { name: "q2_k", tag: "Q2_K", ggml_type: 10, block: [256, 84], writable; dot: codes }
+    Q2K { name: "q2_k", tag: "Q2_K", ggml_type: 10, block: [256, 84], writable; dot: codes; device: [] }
 }
 
 impl Coded<256, 84, 16> for Q2K {
@@ -40,6 +47,25 @@ impl Coded<256, 84, 16> for Q2K {
         for group in 0..16 {
             scales[group] = d * f32::from(bytes[group] & 15);
             starts[group] = -(dmin * f32::from(bytes[group] >> 4));
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q2K {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 84;
+        let l = start % 256;
+        let line = byte_at(words, block + l / 16);
+        let scale = f16_at(words, block + 80) * f32::cast_from(line & 15);
+        let minimum = f16_at(words, block + 82) * f32::cast_from(line >> 4);
+        let shift = 2 * (l as u32 / 32 % 4);
+        let quants = block + 16 + l / 128 * 32 + l % 32;
+        #[unroll]
+        for k in 0..8usize {
+            let code = (byte_at(words, quants + k) >> shift) & 3;
+            values[k] = scale * f32::cast_from(code) - minimum;
         }
     }
 }

@@ -6,10 +6,17 @@
 //! group g in half g / 8 of byte g mod 8, the upper two in bits 2·(g / 4) of byte 8 + g mod 4 (`block_q3_K` in
 //! ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, f16_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     bits::{joined, pairs, planes, put},
@@ -18,7 +25,7 @@ use super::{
 
 register_format! {
     /// 3.4375 bits a value.
-    Q3K { name: "q3_k", tag: "Q3_K", ggml_type: 11, block: [256, 110], writable; dot: codes }
+    Q3K { name: "q3_k", tag: "Q3_K", ggml_type: 11, block: [256, 110], writable; dot: codes; device: [] }
 }
 
 impl Coded<256, 110, 16> for Q3K {
@@ -44,6 +51,28 @@ impl Coded<256, 110, 16> for Q3K {
             let low = packed[group % 8] >> (group / 8 * 4) & 15;
             let high = packed[8 + group % 4] >> (group / 4 * 2) & 3;
             scales[group] = d * (f32::from(low | high << 4) - 32.0);
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q3K {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 110;
+        let l = start % 256;
+        let group = l as u32 / 16;
+        let low = (byte_at(words, block + 96 + l / 16 % 8) >> (group / 8 * 4)) & 15;
+        let high = (byte_at(words, block + 104 + l / 16 % 4) >> (group / 4 * 2)) & 3;
+        let scale = f16_at(words, block + 108) * (f32::cast_from(low | (high << 4)) - 32.0);
+        let shift = 2 * (l as u32 / 32 % 4);
+        let plane = l as u32 / 32;
+        let quants = block + 32 + l / 128 * 32 + l % 32;
+        #[unroll]
+        for k in 0..8usize {
+            let code = (byte_at(words, quants + k) >> shift) & 3;
+            let third = (byte_at(words, block + l % 32 + k) >> plane) & 1;
+            values[k] = scale * (f32::cast_from(code | (third << 2)) - 4.0);
         }
     }
 }

@@ -3,6 +3,13 @@
 //! Layout: `d: f16 | qs: [u8; 16]`, 18 bytes: value i in the low half of byte i, value i + 16 in the high half
 //! (`block_q4_0` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{f16_at, nibble_at},
+};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 use half::f16;
 
 use crate::{
@@ -17,7 +24,7 @@ use super::{
 
 register_format! {
     /// 4.5 bits a value.
-    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable; dot: codes }
+    Q4_0 { name: "q4_0", tag: "Q4_0", ggml_type: 2, block: [32, 18], writable; dot: codes; device: [] }
 }
 
 impl Coded<32, 18, 1> for Q4_0 {
@@ -31,6 +38,22 @@ impl Coded<32, 18, 1> for Q4_0 {
     #[inline(always)]
     fn lines(bytes: &[u8; 18], scales: &mut [f32; 1], _starts: &mut [f32; 1]) {
         scales[0] = half_at(bytes, 0);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q4_0 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 32 * 18;
+        let l = start % 32;
+        let d = f16_at(words, block);
+        let shift = 4 * (l as u32 / 16);
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, block + 2 + l % 16 + k, shift);
+            values[k] = d * (f32::cast_from(code) - 8.0);
+        }
     }
 }
 

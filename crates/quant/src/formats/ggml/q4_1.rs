@@ -3,10 +3,17 @@
 //! Layout: `d: f16 | m: f16 | qs: [u8; 16]`, 20 bytes: value i in the low half of byte i, value i + 16 in the high half
 //! (`block_q4_1` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{f16_at, nibble_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     bits::{halves, put},
@@ -15,7 +22,7 @@ use super::{
 
 register_format! {
     /// 5 bits a value.
-    Q4_1 { name: "q4_1", tag: "Q4_1", ggml_type: 3, block: [32, 20], writable; dot: codes }
+    Q4_1 { name: "q4_1", tag: "Q4_1", ggml_type: 3, block: [32, 20], writable; dot: codes; device: [] }
 }
 
 impl Coded<32, 20, 1> for Q4_1 {
@@ -33,6 +40,23 @@ impl Coded<32, 20, 1> for Q4_1 {
     fn lines(bytes: &[u8; 20], scales: &mut [f32; 1], starts: &mut [f32; 1]) {
         scales[0] = half_at(bytes, 0);
         starts[0] = half_at(bytes, 2);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q4_1 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 32 * 20;
+        let l = start % 32;
+        let d = f16_at(words, block);
+        let m = f16_at(words, block + 2);
+        let shift = 4 * (l as u32 / 16);
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, block + 4 + l % 16 + k, shift);
+            values[k] = d * f32::cast_from(code) + m;
+        }
     }
 }
 

@@ -3,10 +3,19 @@
 //! Layout: `d: f16 | dmin: f16 | scales: [u8; 12] | qs: [u8; 128]`, 144 bytes: group 2j in the low halves of bytes 32·j to
 //! 32·j + 31, group 2j + 1 in the high halves (`block_q4_K` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use super::groups::{minimum_code, scale_code};
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{f16_at, nibble_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     Groups,
@@ -16,7 +25,7 @@ use super::{
 
 register_format! {
     /// 4.5 bits a value.
-    Q4K { name: "q4_k", tag: "Q4_K", ggml_type: 12, block: [256, 144], writable; dot: codes }
+    Q4K { name: "q4_k", tag: "Q4_K", ggml_type: 12, block: [256, 144], writable; dot: codes; device: [] }
 }
 
 impl Coded<256, 144, 8> for Q4K {
@@ -38,6 +47,23 @@ impl Coded<256, 144, 8> for Q4K {
     fn lines(bytes: &[u8; 144], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
         let header = bytes.first_chunk().expect("a block is longer");
         lines_of_header(header, scales, starts);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q4K {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 144;
+        let l = start % 256;
+        let scale = f16_at(words, block) * scale_code(words, block + 4, l / 32);
+        let minimum = f16_at(words, block + 2) * minimum_code(words, block + 4, l / 32);
+        let shift = 4 * (l as u32 / 32 % 2);
+        let quants = block + 16 + l / 64 * 32 + l % 32;
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = scale * f32::cast_from(nibble_at(words, quants + k, shift)) - minimum;
+        }
     }
 }
 

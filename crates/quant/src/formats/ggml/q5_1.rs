@@ -2,16 +2,23 @@
 //!
 //! Layout: `d: f16 | m: f16 | qh: u32 | qs: [u8; 16]`, 24 bytes: codes as in `Q5_0` (`block_q5_1` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{f16_at, nibble_at, word_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{bits, code, half_at, put_fives, put_span};
 
 register_format! {
     /// 6 bits a value.
-    Q5_1 { name: "q5_1", tag: "Q5_1", ggml_type: 7, block: [32, 24], writable; dot: codes }
+    Q5_1 { name: "q5_1", tag: "Q5_1", ggml_type: 7, block: [32, 24], writable; dot: codes; device: [] }
 }
 
 impl Coded<32, 24, 1> for Q5_1 {
@@ -26,6 +33,25 @@ impl Coded<32, 24, 1> for Q5_1 {
     fn lines(bytes: &[u8; 24], scales: &mut [f32; 1], starts: &mut [f32; 1]) {
         scales[0] = half_at(bytes, 0);
         starts[0] = half_at(bytes, 2);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q5_1 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 32 * 24;
+        let l = start % 32;
+        let d = f16_at(words, block);
+        let m = f16_at(words, block + 2);
+        let fifths = word_at(words, block + 4) >> l as u32;
+        let shift = 4 * (l as u32 / 16);
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, block + 8 + l % 16 + k, shift);
+            let fifth = ((fifths >> k as u32) & 1) << 4;
+            values[k] = d * f32::cast_from(code | fifth) + m;
+        }
     }
 }
 

@@ -3,10 +3,19 @@
 //! Layout: `d: f16 | dmin: f16 | scales: [u8; 12] | qh: [u8; 32] | qs: [u8; 128]`, 176 bytes: the lower four bits as in
 //! `Q4_K`, the fifth of value 32·j + l in bit j of `qh` byte l (`block_q5_K` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use super::groups::{minimum_code, scale_code};
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, f16_at, nibble_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     Groups,
@@ -16,7 +25,7 @@ use super::{
 
 register_format! {
     /// 5.5 bits a value.
-    Q5K { name: "q5_k", tag: "Q5_K", ggml_type: 13, block: [256, 176], writable; dot: codes }
+    Q5K { name: "q5_k", tag: "Q5_K", ggml_type: 13, block: [256, 176], writable; dot: codes; device: [] }
 }
 
 impl Coded<256, 176, 8> for Q5K {
@@ -40,6 +49,26 @@ impl Coded<256, 176, 8> for Q5K {
     fn lines(bytes: &[u8; 176], scales: &mut [f32; 8], starts: &mut [f32; 8]) {
         let header = bytes.first_chunk().expect("a block is longer");
         lines_of_header(header, scales, starts);
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q5K {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 176;
+        let l = start % 256;
+        let scale = f16_at(words, block) * scale_code(words, block + 4, l / 32);
+        let minimum = f16_at(words, block + 2) * minimum_code(words, block + 4, l / 32);
+        let plane = l as u32 / 32;
+        let shift = 4 * (plane % 2);
+        let quants = block + 48 + l / 64 * 32 + l % 32;
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, quants + k, shift);
+            let fifth = (byte_at(words, block + 16 + l % 32 + k) >> plane) & 1;
+            values[k] = scale * f32::cast_from(code | (fifth << 4)) - minimum;
+        }
     }
 }
 

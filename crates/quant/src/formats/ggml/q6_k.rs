@@ -4,10 +4,17 @@
 //! 32·j + l has its lower four bits in half j / 2 of `ql` byte 32·(j mod 2) + l and its upper two in bits 2j of `qh` byte l
 //! (`block_q6_K` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, f16_at, nibble_at, signed_at},
+};
 use crate::{
     kernels::{Coded, Pack},
     register_format,
 };
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::{
     bits::{halves, joined, pairs, put},
@@ -16,7 +23,7 @@ use super::{
 
 register_format! {
     /// 6.5625 bits a value.
-    Q6K { name: "q6_k", tag: "Q6_K", ggml_type: 14, block: [256, 210], writable; dot: codes }
+    Q6K { name: "q6_k", tag: "Q6_K", ggml_type: 14, block: [256, 210], writable; dot: codes; device: [] }
 }
 
 impl Coded<256, 210, 16> for Q6K {
@@ -42,6 +49,28 @@ impl Coded<256, 210, 16> for Q6K {
         let d = half_at(bytes, 208);
         for group in 0..16 {
             scales[group] = d * f32::from(bytes[192 + group].cast_signed());
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q6K {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 210;
+        let l = start % 256;
+        let half = l / 128;
+        let field = l / 32 % 4;
+        let scale = f16_at(words, block + 208) * signed_at(words, block + 192 + l / 16);
+        let low = block + 64 * half + field % 2 * 32 + l % 32;
+        let shift = 4 * (field as u32 / 2);
+        let high = block + 128 + 32 * half + l % 32;
+        let plane = 2 * field as u32;
+        #[unroll]
+        for k in 0..8usize {
+            let code = nibble_at(words, low + k, shift);
+            let upper = (byte_at(words, high + k) >> plane) & 3;
+            values[k] = scale * (f32::cast_from(code | (upper << 4)) - 32.0);
         }
     }
 }

@@ -2,6 +2,13 @@
 //!
 //! Layout: `d: f16 | qs: [i8; 32]`, 34 bytes (`block_q8_0` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{f16_at, signed_at},
+};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 use half::f16;
 
 use crate::{
@@ -11,7 +18,7 @@ use crate::{
 
 register_format! {
     /// 8.5 bits a value.
-    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34], writable; dot: registers }
+    Q8_0 { name: "q8_0", tag: "Q8_0", ggml_type: 8, block: [32, 34], writable; dot: registers; device: [] }
 }
 
 impl Unpack<32, 34> for Q8_0 {
@@ -30,6 +37,19 @@ impl Unpack<32, 34> for Q8_0 {
             *value = f32::from(q.cast_signed());
         }
         widen_f16(u16::from_le_bytes([*d_low, *d_high]))
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Q8_0 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 32 * 34;
+        let d = f16_at(words, block);
+        #[unroll]
+        for k in 0..8usize {
+            values[k] = signed_at(words, block + 2 + start % 32 + k) * d;
+        }
     }
 }
 

@@ -4,13 +4,20 @@
 //! is what overflows. The first 32 bytes hold values 0 to 159 (digit n of byte l: value 32·n + l), the next 16 values 160 to
 //! 239, the last 4 values 240 to 255 with four digits (`block_tq1_0` in ggml-common.h).
 
+#[cfg(feature = "cube")]
+use crate::cube::{
+    DecodeEight,
+    bits::{byte_at, f16_at},
+};
 use crate::{kernels::Unpack, register_format};
+#[cfg(feature = "cube")]
+use cubecl::prelude::*;
 
 use super::half_at;
 
 register_format! {
     /// 1.6875 bits a value.
-    Tq1_0 { name: "tq1_0", tag: "TQ1_0", ggml_type: 34, block: [256, 54] }
+    Tq1_0 { name: "tq1_0", tag: "TQ1_0", ggml_type: 34, block: [256, 54]; device: [] }
 }
 
 impl Unpack<256, 54> for Tq1_0 {
@@ -36,6 +43,37 @@ impl Unpack<256, 54> for Tq1_0 {
             }
         }
         half_at(bytes, 52)
+    }
+}
+
+#[cfg(feature = "cube")]
+#[cube]
+impl DecodeEight for Tq1_0 {
+    fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
+        let block = start / 256 * 54;
+        let l = start % 256;
+        let d = f16_at(words, block + 52);
+        let mut first = block + l % 32;
+        let mut digit = l / 32;
+        if l >= 160 {
+            first = block + 32 + l % 16;
+            digit = (l - 160) / 16;
+        }
+        #[unroll]
+        for k in 0..8usize {
+            let mut at = first + k;
+            let mut place = digit;
+            if l >= 240 {
+                at = block + 48 + (l + k) % 4;
+                place = (l + k - 240) / 4;
+            }
+            let mut power = 1u32;
+            for _ in 0..place {
+                power *= 3;
+            }
+            let fraction = (byte_at(words, at) * power) & 255;
+            values[k] = (f32::cast_from((fraction * 3) >> 8) - 1.0) * d;
+        }
     }
 }
 

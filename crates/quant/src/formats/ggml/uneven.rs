@@ -5,6 +5,18 @@ pub(super) const TABLE: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
+/// The same plus 128, for devices.
+#[cfg(feature = "cube")]
+pub(super) const DEVICE_TABLE: [u16; 16] = {
+    let mut table = [0; 16];
+    let mut index = 0;
+    while index < 16 {
+        table[index] = (TABLE[index] as i16 + 128).cast_unsigned();
+        index += 1;
+    }
+    table
+};
+
 /// The code whose value times `scale` is nearest to `value`.
 pub(super) fn nearest(value: f32, scale: f32) -> u8 {
     let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };

@@ -1,5 +1,7 @@
 //! Grids: which combinations of values a code of the IQ formats can stand for, and how signs go with them.
 
+#[cfg(feature = "cube")]
+pub(super) mod device;
 pub(super) mod one_bit;
 pub(super) mod three_bits;
 pub(super) mod two_bits;
