@@ -22,6 +22,8 @@ pub(crate) enum Failure {
         name: &'static str,
         cause: Box<Self>,
     },
+    /// A program that a chore needs is not there.
+    NotInstalled { what: String, remedy: &'static str },
     /// A selected case was not generated.
     NoCase { prefix: String, folder: PathBuf },
 }
@@ -67,6 +69,9 @@ impl fmt::Display for Failure {
                     f,
                     "ci FAILED at `{name}`: {cause}; again: cargo xtask ci --only {name}"
                 )
+            }
+            Self::NotInstalled { what, remedy } => {
+                write!(f, "{what} is missing; install it with `{remedy}`")
             }
             Self::NoCase { prefix, folder } => {
                 write!(

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden|peers|fuzz`.
+//! The project's chores: `cargo xtask ci|tidy|parity|bench|golden|peers|fuzz|sanitize`.
 //!
 //! One file per subcommand. This program drives cargo and reads files; it depends on no crate of the
 //! workspace, so it builds in seconds before anything else does.
@@ -15,6 +15,7 @@ mod golden;
 mod output;
 mod parity;
 mod peers;
+mod sanitize;
 mod tidy;
 mod workspace;
 
@@ -39,6 +40,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "golden" => golden::run(rest),
         "peers" => peers::run(rest),
         "fuzz" => fuzz::run(rest),
+        "sanitize" => sanitize::run(rest),
         "help" | "--help" | "-h" => {
             output::say(USAGE);
             Ok(())
@@ -59,4 +61,5 @@ usage: cargo xtask COMMAND
   bench [NAME]                                one JSON line per figure, in release
   golden [--from DIR]                         makes the cases of cases/ again
   peers [ARGUMENT…]                           has the peers read what we write (--ggml LIBRARY, --markdown FILE, --sheet FILE)
-  fuzz [--seconds N] [TARGET…]                random files for the parsers (a nightly compiler and cargo-fuzz)";
+  fuzz [--seconds N] [TARGET…]                random files for the parsers (a nightly compiler and cargo-fuzz)
+  sanitize [miri] [address] [thread]          the crates with unsafe code under Miri and two sanitizers (a nightly compiler)";

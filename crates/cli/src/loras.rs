@@ -188,7 +188,9 @@ fn check_file(path: &Path) -> Result<(), CliError> {
 fn format_refusal(extension: &str) -> Option<&'static str> {
     match extension {
         "pt" | "pth" | "ckpt" | "bin" => Some(PICKLE),
-        "gguf" => Some("GGUF adapters are not read: convert it to safetensors"),
+        "gguf" => {
+            Some("a GGUF file, and adapters are not read from those: convert it to safetensors")
+        }
         _ => None,
     }
 }

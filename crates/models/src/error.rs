@@ -102,10 +102,12 @@ pub enum ModelError {
     },
     /// The tensors do not tell the rotary axes and no configuration was given.
     #[error(
-        "the tensors do not say how the head width {head_dim} is divided among the rotary axes; \
+        "the tensors of {file} do not say how the head width {head_dim} is divided among the rotary axes; \
          give the model's config.json with --config"
     )]
     NeedsConfig {
+        /// File with the tensors.
+        file: String,
         /// Width of one attention head.
         head_dim: usize,
     },

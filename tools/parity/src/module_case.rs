@@ -235,12 +235,17 @@ impl<'a> ModuleCase<'a> {
 
     /// As stated, else as the weight's shape has them.
     fn channels(&self) -> Result<[usize; 2], String> {
+        let stated = [self.number("in_channels"), self.number("out_channels")];
+        if let [Ok(d_input), Ok(d_output)] = stated {
+            // The tensor of a packed weight need not have the weight's shape.
+            return Ok([d_input, d_output]);
+        }
         let weight = self.case.data(&self.name("weight"))?.shape().to_vec();
         let stored = [1, 0].map(|axis| weight.get(axis).copied().unwrap_or_default());
-        let stated = |key, stored| self.number(key).unwrap_or(stored);
+        let [d_input, d_output] = stated;
         Ok([
-            stated("in_channels", stored[0] * self.groups()),
-            stated("out_channels", stored[1]),
+            d_input.unwrap_or(stored[0] * self.groups()),
+            d_output.unwrap_or(stored[1]),
         ])
     }
 

@@ -96,6 +96,16 @@ fn quant_sdnq_on_ndarray() {
 }
 
 #[test]
+fn quant_conv_on_flex() {
+    check("quant_conv", "flex", &flex());
+}
+
+#[test]
+fn quant_conv_on_ndarray() {
+    check("quant_conv", "ndarray", &ndarray());
+}
+
+#[test]
 fn stacked_on_flex() {
     check("stacked", "flex", &flex());
 }

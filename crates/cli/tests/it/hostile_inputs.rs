@@ -115,6 +115,26 @@ fn names_are_shown_without_control_characters_and_shortened() {
 }
 
 #[test]
+fn an_adapter_in_a_gguf_file_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.gguf"), "GGUF").unwrap();
+    let expected =
+        "`a.gguf` is a GGUF file, and adapters are not read from those: convert it to safetensors";
+    check(folder.path(), &["check", "a.gguf"], 1, expected);
+}
+
+#[test]
+fn the_name_of_an_output_is_shown_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "a\nmodel: b\u{1b}[2J.gguf";
+    let arguments = ["quantize", "--format", "q8_0", "-o", name];
+    let run = overglaze(folder.path(), &arguments);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let expected = "\nmodel: a\\u{a}model: b\\u{1b}[2J.gguf\n";
+    assert!(run.stdout.ends_with(expected), "{}", run.stdout);
+}
+
+#[test]
 fn prompts_are_utf8_and_errors_name_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let write = |contents: &[u8]| fs::write(folder.path().join("p"), contents).unwrap();

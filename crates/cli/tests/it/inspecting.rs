@@ -80,6 +80,44 @@ fn files_are_compared() {
     assert!(run.stdout.contains(expected), "{}", run.stdout);
 }
 
+/// NaN and infinity have no distance to anything; they are counted, and the other values compared all the same.
+#[test]
+fn values_that_are_no_numbers_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, values) in [
+        ("a", [1.0, 2.0, f32::NAN, f32::INFINITY]),
+        ("b", [1.0, f32::NAN, f32::NAN, f32::NEG_INFINITY]),
+        ("c", [3.0, 2.0, f32::NAN, f32::INFINITY]),
+        ("d", [1.0, 2.0, 0.0, 0.0]),
+    ] {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        write_tensors(&path, &[("x", &[4], values.to_vec())]);
+    }
+    for (here, there, expected) in [
+        ("a", "a", None),
+        (
+            "a",
+            "b",
+            Some("0.000 % off, at most 0.00e0, and 2 NaN or infinite on one side"),
+        ),
+        ("a", "c", Some("55.470 % off, at most 2.00e0")),
+        (
+            "d",
+            "a",
+            Some("0.000 % off, at most 0.00e0, and 2 NaN or infinite on one side"),
+        ),
+    ] {
+        let files = [here, there].map(|name| format!("{name}.safetensors"));
+        let run = overglaze(
+            folder.path(),
+            &["inspect", &files[0], "--compare", &files[1]],
+        );
+        let line = run.stdout.lines().find(|line| line.ends_with("  x"));
+        let expected = expected.map(|text| format!("    {text}  x"));
+        assert_eq!(line.map(str::to_owned), expected, "{}", run.stdout);
+    }
+}
+
 /// What is wrong with a model is said of it; the tensors are listed all the same.
 #[test]
 fn a_model_that_contradicts_itself_is_still_told() {

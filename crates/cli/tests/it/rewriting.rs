@@ -136,6 +136,22 @@ fn what_is_packed_is_said_and_counted() {
     );
 }
 
+/// Its bytes would go over as they are, and the new file would be said to be decoded.
+#[test]
+fn a_weight_whose_description_is_damaged_is_not_taken_for_plain_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    done(at, &["quantize", "--format", "nf4", "-o", "a.safetensors"]);
+    let mut bytes = std::fs::read(at.join("a.safetensors")).unwrap();
+    let key = b"\"blocksize\"";
+    let place = bytes.windows(key.len()).position(|found| found == key);
+    bytes[place.unwrap() + 1] = b'B';
+    std::fs::write(at.join("a.safetensors"), bytes).unwrap();
+    let arguments = ["dequantize", "a.safetensors", "-o", "b.safetensors"];
+    refused(at, &arguments, "quant_state.bitsandbytes__nf4");
+    assert!(!at.join("b.safetensors").exists());
+}
+
 #[test]
 fn files_become_safetensors() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,10 +9,10 @@ mod write;
 use std::collections::BTreeMap;
 
 use burn::tensor::FloatDType;
-use overglaze_quant::{Encode, QuantFormat};
+use overglaze_quant::{Encode, QuantError, QuantFormat};
 use overglaze_stream::WeightSource;
 
-use crate::{StoredWeight, stored_weights};
+use crate::{Error, StoredWeight, source_tensor, stored_weights};
 
 pub use self::rules::{KeptFor, PackRules};
 
@@ -118,6 +118,25 @@ impl<'a> FileRewrite<'a> {
         metadata
     }
 
+    /// That every weight can be read, so that none goes over packed where it was to be decoded. Tensors that no format
+    /// takes, such as names and counters, are no weights.
+    ///
+    /// # Errors
+    /// [`Error::Quant`] names the first that cannot, and says why.
+    pub fn check_readable(&self) -> Result<(), Error> {
+        let unread = self
+            .weights
+            .iter()
+            .filter(|(_, weight)| weight.stored.format.is_none());
+        for (name, _) in unread {
+            match source_tensor::found(self.source, name) {
+                Err(Error::Quant { source, .. }) if is_no_format(&source) => {}
+                found => drop(found?),
+            }
+        }
+        Ok(())
+    }
+
     /// Every weight, under the name of its main tensor.
     #[must_use]
     pub fn weights(&self) -> &BTreeMap<String, RewrittenWeight> {
@@ -154,6 +173,10 @@ impl<'a> FileRewrite<'a> {
 
 /// What libraries that quantize say of a file's weights.
 const QUANTIZATION_CONFIG: &str = "quantization_config";
+
+fn is_no_format(error: &QuantError) -> bool {
+    matches!(error, QuantError::UnknownFormat { .. })
+}
 
 /// Plain values where the weight is packed.
 fn unpacked(stored: &StoredWeight, dtype: FloatDType) -> Outcome {

@@ -31,7 +31,11 @@ impl FluxConfig {
         if let Some(file) = file {
             agree(&config, file, &names, names.query_norm(tensors))?;
         }
-        config.axes_dims_rope = axes(config.attention_head_dim, file)?;
+        config.axes_dims_rope =
+            axes(config.attention_head_dim, file).ok_or_else(|| ModelError::NeedsConfig {
+                file: tensors.file().to_owned(),
+                head_dim: config.attention_head_dim,
+            })?;
         config.check()?;
         Ok(config)
     }
@@ -146,12 +150,10 @@ fn heads(
 }
 
 /// The rotary axes: the document's, or FLUX.1's where the head is as wide as theirs.
-fn axes(head_dim: usize, file: Option<&FluxConfigFile>) -> Result<Vec<usize>, ModelError> {
-    match file.and_then(|file| file.axes_dims_rope.clone()) {
-        Some(axes) => Ok(axes),
-        None if head_dim == FLUX1_AXES.iter().sum::<usize>() => Ok(FLUX1_AXES.to_vec()),
-        None => Err(ModelError::NeedsConfig { head_dim }),
-    }
+fn axes(head_dim: usize, file: Option<&FluxConfigFile>) -> Option<Vec<usize>> {
+    let stated = file.and_then(|file| file.axes_dims_rope.clone());
+    let is_flux1 = head_dim == FLUX1_AXES.iter().sum::<usize>();
+    stated.or_else(|| is_flux1.then(|| FLUX1_AXES.to_vec()))
 }
 
 /// Compares the fields that the document gives with what the tensors tell.

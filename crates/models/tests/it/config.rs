@@ -39,7 +39,9 @@ fn both_namings_tell_the_geometry() {
         );
         let message = infer(file, None).unwrap_err();
         assert!(
-            message.contains("head width 16") && message.contains("--config"),
+            message.contains("head width 16")
+                && message.contains("--config")
+                && message.contains(file),
             "{message}"
         );
     }

@@ -256,3 +256,65 @@ impl<'a> Tiling<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes `at(row, column)` of the output everywhere, by rows, columns and narrower tiles.
+    fn fill(mut tile: OutputTile<'_>) {
+        let (rows, columns) = (tile.rows(), tile.columns());
+        for row in 0..rows.len() {
+            for (value, column) in tile.row_mut(row).iter_mut().zip(columns.clone()) {
+                *value = at(rows.start + row, column);
+            }
+        }
+        let last = columns.len() - 1;
+        let mut edge = tile.narrow(last..columns.len());
+        for row in 0..rows.len() {
+            assert_eq!(edge.row_mut(row), [at(rows.start + row, columns.end - 1)]);
+            edge.write(row, 0, [-at(rows.start + row, columns.end - 1)]);
+        }
+        for row in 0..rows.len() {
+            tile.row_mut(row)[last] *= -1.0;
+        }
+    }
+
+    fn at(row: usize, column: usize) -> f32 {
+        (row * 100 + column) as f32
+    }
+
+    #[test]
+    fn tiles_of_any_size_are_the_whole_output() {
+        for (shape, tile) in [([1, 1], [1, 1]), ([5, 7], [2, 3]), ([4, 6], [9, 9])] {
+            let [num_rows, d_output] = shape;
+            let expected: Vec<_> = (0..num_rows)
+                .flat_map(|row| (0..d_output).map(move |column| at(row, column)))
+                .collect();
+            let mut output = vec![f32::NAN; expected.len()];
+            OutputGrid::new(&mut output, d_output, tile)
+                .into_tiles()
+                .for_each(fill);
+            assert_eq!(output, expected);
+            output.fill(f32::NAN);
+            let grid = OutputGrid::new(&mut output, d_output, tile);
+            grid.into_par_tiles().for_each(fill);
+            assert_eq!(output, expected);
+        }
+    }
+
+    #[test]
+    fn products_stay_in_their_tile() {
+        let (input, weight) = ([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 0.5, -1.0]);
+        let mut output = [9.0; 12];
+        let tiles = OutputGrid::new(&mut output, 6, [2, 2]).into_tiles();
+        for mut tile in tiles.filter(|tile| tile.columns().start == 2) {
+            tile.multiply(InputRows::new(&input, 2), &weight);
+            tile.add_product(InputRows::new(&input, 2), &weight);
+            tile.add_product_of(InputRows::new(&input, 2), &weight);
+        }
+        let [first, second] = [[8.0, -4.0], [19.0, -6.0]];
+        assert_eq!(output[..6], [9.0, 9.0, first[0], first[1], 9.0, 9.0]);
+        assert_eq!(output[6..], [9.0, 9.0, second[0], second[1], 9.0, 9.0]);
+    }
+}

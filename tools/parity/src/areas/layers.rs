@@ -54,4 +54,4 @@ pub(super) fn check_dtype(
 }
 
 /// Room for any layer of the cases.
-const BUDGET_BYTES: u64 = 1 << 20;
+pub(super) const BUDGET_BYTES: u64 = 1 << 20;

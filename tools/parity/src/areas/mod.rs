@@ -5,6 +5,7 @@ mod flux;
 mod layers;
 mod patches;
 mod quant;
+mod quant_conv;
 mod sequence;
 mod stacked;
 
@@ -20,6 +21,7 @@ pub(crate) fn run(case: &Case, device: &Device) -> Outcome {
         "adapters" => adapters::run(case, device),
         "flux" => flux::run(case, device),
         "quant_gguf" | "quant_bnb" | "quant_sdnq" | "quant_fp8" => quant::run(case, device),
+        "quant_conv" => quant_conv::run(case, device),
         "stacked" => stacked::run(case, device),
         area => Err(Refusal::Unsupported(format!(
             "no case of the area `{area}` is handled yet"

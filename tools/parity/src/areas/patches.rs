@@ -35,10 +35,20 @@ pub(super) fn run_forms(
     dtype: OutputDtype,
     forms: Vec<Sequence>,
 ) -> Result<Comparison, Refusal> {
+    run_forms_for(case, device, (expected_names(case)?, dtype), forms)
+}
+
+/// The same for some of the case's outputs.
+pub(super) fn run_forms_for(
+    case: &Case,
+    device: &Device,
+    (outputs, dtype): (Vec<&str>, OutputDtype),
+    forms: Vec<Sequence>,
+) -> Result<Comparison, Refusal> {
     let sets = patch_sets(case, device)?;
     let expected = Expected {
         sets: &sets,
-        outputs: expected_names(case)?,
+        outputs,
         merged: case.listed("expect_merged"),
         dtype,
     };

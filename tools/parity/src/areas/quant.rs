@@ -66,7 +66,7 @@ fn tensor_of_file(case: &Case, name: &str, device: &Device) -> Result<Vec<Tensor
 
 /// The weight's values as the host decodes them and as they arrive on `device`, in the shape and type of the output
 /// `name`.
-fn decoded(
+pub(super) fn decoded(
     case: &Case,
     source: &dyn WeightSource,
     (weight, name): (&str, &str),

@@ -28,11 +28,13 @@ pub(super) struct Comparison {
 /// How far values here are from those there.
 #[derive(Clone, Copy, Serialize)]
 struct Difference {
-    /// ‖here − there‖ / ‖there‖; absent where there all are zero.
+    /// ‖here − there‖ / ‖there‖ over the finite values; absent where there all are zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     relative_rms: Option<f64>,
-    /// The largest |here − there|.
+    /// The largest |here − there| of finite values.
     largest: f64,
+    /// Places where one is NaN or infinite and the other is not the same.
+    num_not_finite: u64,
 }
 
 /// Sums over the values compared so far.
@@ -41,6 +43,7 @@ struct Sums {
     squared_error: f64,
     squared: f64,
     largest: f64,
+    num_not_finite: u64,
 }
 
 type Weights = BTreeMap<String, StoredWeight>;
@@ -103,20 +106,24 @@ impl Difference {
             || "all zero there".to_owned(),
             |error| format!("{:.3} % off", error * 100.0),
         );
-        format!("{relative}, at most {:.2e}", self.largest)
+        let error = format!("{relative}, at most {:.2e}", self.largest);
+        match self.num_not_finite {
+            0 => error,
+            num => format!("{error}, and {num} NaN or infinite on one side"),
+        }
     }
 }
 
 impl Sums {
     fn add(&mut self, here: &[f32], there: &[f32]) {
         for (here, there) in here.iter().zip(there) {
+            if !here.is_finite() || !there.is_finite() {
+                // They have no distance: a sum with one of them would tell nothing of the others.
+                self.num_not_finite += u64::from(here.to_bits() != there.to_bits());
+                continue;
+            }
             let (here, there) = (f64::from(*here), f64::from(*there));
-            let error = match here.to_bits() == there.to_bits() {
-                true => 0.0,
-                false => (here - there).abs(),
-            };
-            // A number against none is as far off as can be.
-            let error = if error.is_nan() { f64::INFINITY } else { error };
+            let error = (here - there).abs();
             self.squared_error += error * error;
             self.squared += there * there;
             self.largest = self.largest.max(error);
@@ -128,6 +135,7 @@ impl Sums {
             squared_error: self.squared_error + other.squared_error,
             squared: self.squared + other.squared,
             largest: self.largest.max(other.largest),
+            num_not_finite: self.num_not_finite + other.num_not_finite,
         }
     }
 
@@ -136,7 +144,12 @@ impl Sums {
         Difference {
             relative_rms: has_values.then(|| (self.squared_error / self.squared).sqrt()),
             largest: self.largest,
+            num_not_finite: self.num_not_finite,
         }
+    }
+
+    fn is_nothing(self) -> bool {
+        self.largest == 0.0 && self.num_not_finite == 0
     }
 }
 
@@ -184,7 +197,7 @@ fn compared(
     let mut sums = Sums::default();
     let values = |data| burn::tensor::TensorData::as_slice::<f32>(data).expect("it is f32");
     sums.add(values(&a), values(&b));
-    Ok((sums.largest != 0.0).then_some(sums))
+    Ok((!sums.is_nothing()).then_some(sums))
 }
 
 /// Names of `weights` that `other` does not have.

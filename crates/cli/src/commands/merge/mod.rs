@@ -227,7 +227,7 @@ impl MergeReport {
         format!(
             "{changed} of {all} tensors changed, {gigabytes:.3} GB in {:.1} s ({rate:.2} GB/s)\nmodel: {}",
             self.seconds,
-            path.display()
+            shown::message(&path.to_string_lossy())
         )
     }
 }

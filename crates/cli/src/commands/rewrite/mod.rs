@@ -24,6 +24,7 @@ pub(super) fn run_dequantize(args: &DequantizeArgs, console: &Console) -> Result
     let place = Place::new(&args.output, &[args.model.as_path()], Contents::Checkpoint)?;
     let source = open(&args.model)?;
     let rewrite = FileRewrite::decoded(&*source, args.dtype.into());
+    rewrite.check_readable()?;
     let rewritten = writing::safetensors(&rewrite, &*source, place, console)?;
     report(&[rewritten], console)
 }

@@ -139,7 +139,7 @@ impl Rewritten {
             size(self.bytes_before),
             size(self.bytes),
             self.seconds,
-            self.output.display()
+            shown::message(&self.output.to_string_lossy())
         )
     }
 }
