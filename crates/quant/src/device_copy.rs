@@ -67,6 +67,19 @@ impl DeviceWords {
         }
     }
 
+    /// The same words for other kernels.
+    #[must_use]
+    pub fn with_kernels(self, kernels: Arc<dyn DeviceKernels>) -> Self {
+        Self { kernels, ..self }
+    }
+
+    /// The word at which the part `name` begins; `None` where it is not there.
+    #[must_use]
+    pub fn start(&self, name: &str) -> Option<usize> {
+        let place = self.parts.iter().find(|(placed, _)| *placed == name);
+        place.map(|(_, words)| words.start)
+    }
+
     /// Words in all.
     fn len(&self) -> usize {
         let end = self.parts.last().map(|(_, words)| words.end);

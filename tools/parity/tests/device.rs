@@ -7,7 +7,7 @@ use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, formats_by_name};
 #[test]
 fn every_format_of_blocks_is_decoded_as_on_the_host() {
     let device = device();
-    for (format, weight) in block_weights() {
+    for (format, weight) in block_weights(0xff) {
         let uploaded = weight
             .to_device(&device)
             .unwrap_or_else(|| panic!("{} has no kernels", format.name()));
@@ -21,9 +21,10 @@ fn every_format_of_blocks_is_decoded_as_on_the_host() {
 #[test]
 fn every_format_of_blocks_is_multiplied_as_on_the_host() {
     let device = device();
-    for (format, weight) in block_weights() {
+    // Without the upper two bits no scale is large or no number.
+    for (format, weight) in block_weights(0x3f) {
         let uploaded = weight.to_device(&device).expect("as above");
-        for num_rows in [1, 3, 8, 9] {
+        for num_rows in [1, 3, 9] {
             let d_input = weight.shape()[1];
             let input: Vec<f32> = (0..num_rows * d_input)
                 .map(|index| ((index * 37 % 101) as f32 - 50.0) / 64.0)
@@ -41,7 +42,7 @@ fn every_format_of_blocks_is_multiplied_as_on_the_host() {
 #[test]
 fn the_bytes_of_a_device_come_back_as_they_went() {
     let device = device();
-    for (format, weight) in block_weights() {
+    for (format, weight) in block_weights(0xff) {
         let uploaded = weight.to_device(&device).expect("as above");
         let back = uploaded.to_host();
         assert_eq!(back.device(), None);
@@ -63,8 +64,8 @@ fn device() -> Device {
         .expect("there is a Vulkan device; Mesa's lavapipe (mesa-vulkan-drivers) is one on the CPU")
 }
 
-/// A matrix of every format of blocks, its bytes from a fixed sequence; scales are made small numbers by `tame`.
-fn block_weights() -> Vec<(&'static dyn QuantFormat, QuantizedTensor)> {
+/// A matrix of every format of blocks, its bytes from a fixed sequence with the bits of `mask`.
+fn block_weights(mask: u8) -> Vec<(&'static dyn QuantFormat, QuantizedTensor)> {
     let formats = formats_by_name().into_iter();
     let weights = formats.filter_map(|format| {
         let block = format.block()?;
@@ -73,7 +74,7 @@ fn block_weights() -> Vec<(&'static dyn QuantFormat, QuantizedTensor)> {
         let bytes: Vec<u8> = (0..num_bytes)
             .map(|_| {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                state.to_be_bytes()[0]
+                state.to_be_bytes()[0] & mask
             })
             .collect();
         let weight = QuantizedTensor::new(format, SHAPE, Parts::values(bytes.into()));
@@ -87,7 +88,8 @@ const SHAPE: [usize; 2] = [5, 512];
 /// Asserts `|found - expected| <= relative * largest`; what is no finite number must be none on both sides, and a number that
 /// is too small for its exponent may be zero, as devices have it.
 fn compare(name: &str, found: &TensorData, expected: &TensorData, relative: f32) {
-    let [found, expected] = [found, expected].map(|data| data.to_vec::<f32>().expect("it is f32"));
+    let [found, expected] =
+        [found, expected].map(|data| data.try_to_vec::<f32>().expect("it is f32"));
     assert_eq!(found.len(), expected.len(), "{name}");
     let finite = expected.iter().filter(|value| value.is_finite());
     let largest = finite.fold(0.0_f32, |largest, value| largest.max(value.abs()));

@@ -87,20 +87,22 @@ pub(crate) fn with_sign(magnitude: f32, sign: u32) -> f32 {
 }
 
 /// The f32 nearest to `significand · 2^(exponent - 31)`, of two the one with an even mantissa. The highest bit of the
-/// significand is set, and its lowest where anything was cut off below. Too small numbers are zero.
+/// significand is set, and its lowest where anything was cut off below.
 #[cube]
 pub(crate) fn rounded(sign: u32, significand: u32, exponent: i32) -> f32 {
-    let kept = significand >> 8;
-    let dropped = significand & 255;
-    let is_up = dropped > 128 || (dropped == 128 && (kept & 1) == 1);
-    // A carry of the mantissa goes into the exponent.
+    // Subnormal numbers have fewer bits.
+    let missing = 25 - u32::cast_from(clamp(exponent + 151, 0, 25));
+    let num_dropped = clamp_max(missing, 23u32) + 8;
+    let kept = significand >> num_dropped;
+    let dropped = significand << (32 - num_dropped);
+    let is_up = dropped > 0x8000_0000 || (dropped == 0x8000_0000 && (kept & 1) == 1);
     let kept = kept + select(is_up, 1u32, 0u32);
+    let smallest = select(missing == 24 && significand > 0x8000_0000, 1u32, 0u32);
+    let kept = select(missing > 23, smallest, kept);
+    // The highest bit, or a carry of the mantissa, goes into the exponent.
     let biased = u32::cast_from(clamp(exponent + 126, 0, 254));
     let bits = (biased << 23) + kept;
-    let is_small = exponent < -126;
-    let is_large = exponent > 127;
-    let finite = select(is_small, 0u32, bits);
-    f32::reinterpret(sign | select(is_large, 0x7f80_0000u32, finite))
+    f32::reinterpret(sign | select(exponent > 127, 0x7f80_0000u32, bits))
 }
 
 /// The f32 nearest to the magnitude `high · 2^32 + low`.

@@ -118,3 +118,13 @@ pub(crate) fn kind_of(tag: &str) -> Option<u32> {
         .zip(kinds)
         .find_map(|(kind, known)| (known == tag).then_some(kind))
 }
+
+/// The numbers of the type `kind` that begin at word `start`, in f32, as a matrix of `shape`.
+pub(crate) fn numbers(
+    words: Tensor<1, Int>,
+    start_and_kind: (usize, u32),
+    shape: [usize; 2],
+) -> Tensor<2> {
+    let numbers = dequantize::numbers(primitive(words), start_and_kind, shape);
+    Tensor::from_primitive::<CubeBackend>(numbers)
+}

@@ -50,10 +50,10 @@ impl DecodeEight for FourBitOnDevice {
     fn eight(words: &[u32], start: usize, values: &mut Array<f32>) {
         let block = start / words[0] as usize;
         let absmax = words[20] as usize;
-        let mut scale = 0.0f32;
-        if words[1] == 0 {
-            scale = f32::reinterpret(words[absmax + block]);
-        } else {
+        // Codes have a quarter of the words.
+        let place = select(words[1] == 0, block, block / 4);
+        let mut scale = f32::reinterpret(words[absmax + place]);
+        if words[1] > 0 {
             let code = byte_at(words, 4 * absmax + block);
             let entry = f32::reinterpret(words[words[21] as usize + code as usize]);
             let nested = f32::reinterpret(words[words[22] as usize + block / words[1] as usize]);

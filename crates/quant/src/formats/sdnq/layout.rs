@@ -179,7 +179,7 @@ impl Layout {
 }
 
 /// The part's name.
-const LAYOUT: &str = "layout";
+pub(super) const LAYOUT: &str = "layout";
 
 /// Numbers of the part.
 const NUM_FIELDS: usize = 9;

@@ -12,6 +12,8 @@
 mod codes;
 mod config;
 mod decode;
+#[cfg(feature = "cube")]
+mod device;
 mod encode;
 mod find;
 mod geometry;

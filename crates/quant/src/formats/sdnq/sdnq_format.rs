@@ -49,6 +49,11 @@ impl QuantFormat for Sdnq {
         decode(rows, values);
     }
 
+    #[cfg(feature = "cube")]
+    fn device_words(&self, shape: [usize; 2], parts: &Parts) -> Option<crate::DeviceWords> {
+        super::device::words(shape, parts)
+    }
+
     fn encoders(&self) -> &'static [&'static dyn Encode] {
         &[&Int8(&Self), &Uint4(&Self)]
     }
