@@ -181,11 +181,11 @@ fn cuda_devices() -> Option<Vec<Device>> {
     None
 }
 
-/// Vulkan cards, as above.
+/// Vulkan cards, as above: wgpu's, whose backend is Vulkan wherever there is a driver for it, but on Apple's systems.
 #[cfg(feature = "vulkan")]
 fn vulkan_devices() -> Option<Vec<Device>> {
     Some(
-        Device::enumerate(burn::tensor::DeviceType::Vulkan)
+        Device::enumerate(burn::tensor::DeviceType::Wgpu)
             .into_iter()
             .collect(),
     )

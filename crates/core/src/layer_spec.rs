@@ -164,23 +164,27 @@ impl Streamable for LayerSpec {
 }
 
 impl Form {
-    /// The form `weight` takes on `device`: packed where there are kernels for it, dense in half the bytes where the device
-    /// has bf16.
+    /// The form `weight` takes on `device`: floats as they are stored where the device has their type, other formats packed
+    /// where there are kernels for them, else dense in half the bytes where the device has bf16.
     pub(crate) fn of(weight: &QuantizedTensor, device: &Device) -> Self {
         if is_host(device) {
             return Self::Packed;
         }
-        let is_float = weight
-            .format()
-            .dense_dtype()
-            .is_some_and(|dtype| dtype.is_float());
-        match weight.num_bytes_on(device).filter(|_| !is_float) {
+        let has = |dtype: &DType| device.supports_dtype(*dtype);
+        let stored = weight.format().dense_dtype();
+        if let Some(stored) = stored.filter(|stored| FLOATS.contains(stored)) {
+            return Self::Dense(Some(stored).filter(has).unwrap_or(DType::F32).into());
+        }
+        match weight.num_bytes_on(device) {
             Some(num_bytes) => Self::Uploaded(num_bytes),
-            None if device.supports_dtype(DType::BF16) => Self::Dense(FloatDType::BF16),
+            None if has(&DType::BF16) => Self::Dense(FloatDType::BF16),
             None => Self::Dense(FloatDType::F32),
         }
     }
 }
+
+/// Types of floats that products on devices are made for.
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,13 @@
 //! `inventory`, one file each. A [`QuantizedTensor`] is a matrix `[d_output, d_input]` in such a format
 //! whose [`linear`](QuantizedTensor::linear) decodes tile by tile inside the product: no decoded copy
 //! of the weight ever exists.
+#![cfg_attr(
+    feature = "cube",
+    expect(
+        clippy::cast_possible_truncation,
+        reason = "an index on a device has 32 bits; without the feature the lint looks at all else"
+    )
+)]
 
 mod add_product;
 #[cfg(feature = "cube")]

@@ -1,8 +1,12 @@
 //! Every format on a device with a memory of its own, against the host: the first Vulkan device, which may be Mesa's lavapipe.
 #![cfg(feature = "vulkan")]
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, DeviceType, FloatDType, Tensor, TensorData};
+use overglaze_core::{LayerLoader, LoaderConfig};
 use overglaze_quant::{Parts, QuantFormat, QuantizedTensor, formats_by_name};
+use overglaze_stream::{MemorySource, WeightSource};
 
 #[test]
 fn every_format_of_blocks_is_decoded_as_on_the_host() {
@@ -53,6 +57,35 @@ fn the_bytes_of_a_device_come_back_as_they_went() {
                 .collect::<Vec<_>>()
         });
         assert!(went == came, "{}", format.name());
+    }
+}
+
+#[test]
+fn a_streamed_layer_takes_its_packed_bytes_there_and_decodes_nothing() {
+    let device = device();
+    let [d_output, d_input] = SHAPE;
+    let num_bytes = d_output * d_input / 32 * 18;
+    let mut source = MemorySource::new("memory");
+    let bytes: Vec<u8> = (0..61).cycle().take(num_bytes).collect();
+    let inserted = source.insert("fc.weight", "Q4_0", SHAPE.to_vec(), bytes.into());
+    inserted.expect("the size is right");
+    let source: Arc<dyn WeightSource> = Arc::new(source);
+    let run = |device: &Device| {
+        let config = LoaderConfig::streamed(device.clone(), num_bytes as u64);
+        let mut loader = LayerLoader::new(Arc::clone(&source), config);
+        let layer = loader.linear("fc").expect("it is there");
+        let base = loader.finish().expect("it fits");
+        let input = Tensor::<2>::ones([2, d_input], device) * 0.25;
+        let outputs = [0, 1].map(|_| layer.forward(input.clone()).into_data());
+        (base.traffic, outputs)
+    };
+    let (traffic, outputs) = run(&device);
+    assert_eq!(traffic.num_decodes(), 0);
+    // One layer is all there is room for, so it stays.
+    assert_eq!(traffic.moved_bytes(), num_bytes as u64);
+    let (_, expected) = run(&Device::flex());
+    for (found, expected) in outputs.iter().zip(&expected) {
+        compare("q4_0", found, expected, 2e-5);
     }
 }
 

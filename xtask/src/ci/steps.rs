@@ -76,6 +76,11 @@ pub(super) const STEPS: &[Step] = &[
         commands: parity_ndarray,
     },
     Step {
+        name: "vulkan",
+        title: "kernels on a Vulkan device, which may be Mesa's on the CPU",
+        commands: vulkan,
+    },
+    Step {
         name: "deny",
         title: "licences, bans and sources of dependencies",
         commands: deny,
@@ -178,6 +183,21 @@ fn parity_on(device: &str) -> Result<Vec<Command>, Failure> {
     commands.iter_mut().for_each(|command| {
         command.env("INSTA_UPDATE", "no");
     });
+    Ok(commands)
+}
+
+/// Packed formats alone: what runs on dense values is Burn's.
+fn vulkan() -> Result<Vec<Command>, Failure> {
+    let features = ["-p", "overglaze-parity", "--features", "vulkan"];
+    let lints = ["clippy"].into_iter().chain(features);
+    let lints = workspace::cargo(lints.chain(["--all-targets", "--", "-D", "warnings"]));
+    let tests = ["nextest", "run", "--profile", "ci"].into_iter();
+    let tests = workspace::cargo(tests.chain(features).chain(["-E", "binary(device)"]));
+    let mut commands = vec![lints, tests];
+    for area in ["quant_", "stacked"] {
+        let arguments = ["--device", "vulkan", "--filter", area].map(String::from);
+        commands.extend(parity::commands(&arguments)?);
+    }
     Ok(commands)
 }
 

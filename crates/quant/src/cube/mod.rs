@@ -1,4 +1,4 @@
-//! Kernels for devices with a memory of their own, in CubeCL: one source for CUDA, Vulkan and the others.
+//! Kernels for devices with a memory of their own, in `CubeCL`: one source for CUDA, Vulkan and the others.
 //!
 //! A weight is there as it is in its file: the bytes of its parts, in words of 32 bits. A format says how eight values are
 //! read from them ([`DecodeEight`]); the kernels around that are the same for all.
@@ -25,7 +25,7 @@ use cubecl::{
 
 use crate::DeviceKernels;
 
-/// How a format's values are read from the words of a weight. It is compiled for the device, so it is limited to what CubeCL
+/// How a format's values are read from the words of a weight. It is compiled for the device, so it is limited to what `CubeCL`
 /// knows.
 #[cube]
 pub trait DecodeEight: Send + Sync + 'static {
@@ -96,15 +96,12 @@ fn elem_type(dtype: FloatDType) -> ElemType {
     })
 }
 
-/// A table of small numbers, two a word.
+/// The numbers of a table, if there is one, two a word.
 #[must_use]
-pub fn table_words(table: &[u16]) -> Vec<u32> {
-    let words = table.chunks(2);
-    words
-        .map(|pair| {
-            let high = pair.get(1).copied().unwrap_or(0);
-            u32::from(pair[0]) | u32::from(high) << 16
-        })
+pub fn table_words(tables: &[&[u16]]) -> Vec<u32> {
+    let pairs = tables.iter().flat_map(|table| table.chunks(2));
+    pairs
+        .map(|pair| u32::from(pair[0]) | u32::from(pair.get(1).copied().unwrap_or(0)) << 16)
         .collect()
 }
 

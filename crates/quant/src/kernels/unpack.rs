@@ -247,9 +247,7 @@ macro_rules! device_words {
     ($format:ident [$($table:expr)?]) => {
         fn device_words(&self, _: [usize; 2], parts: &$crate::Parts) -> Option<$crate::DeviceWords> {
             let kernels = $crate::cube::Kernels::<$format>::shared();
-            #[allow(unused_mut, unused_assignments, reason = "there may be no table")]
-            let mut table = Vec::new();
-            $(table = $crate::cube::table_words(&$table);)?
+            let table = $crate::cube::table_words(&[$(&$table)?]);
             Some($crate::DeviceWords::of_blocks(kernels, table, parts))
         }
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, FloatDType, TensorData};
 use bytes::Bytes;
 use overglaze_core::{LayerLoader, LoaderConfig, packed_weight};
+use overglaze_quant::QuantizedTensor;
 use overglaze_stream::{MemorySource, WeightSource};
 
 use super::{Refusal, against, expected_names, sequence::in_words};
@@ -77,7 +78,15 @@ pub(super) fn decoded(
     let [d_output, d_input] = packed.shape();
     let mut values = vec![0.0; d_output * d_input];
     packed.decode_rows(0..d_output, &mut values);
-    let uploaded = packed.to_device(device).unwrap_or(packed);
+    let uploaded = packed.to_device(device).unwrap_or_else(|| packed.clone());
+    let bytes = |weight: &QuantizedTensor| -> Vec<Bytes> {
+        let parts = weight.parts().iter();
+        parts.map(|part| part.bytes.clone()).collect()
+    };
+    if bytes(&uploaded.to_host()) != bytes(&packed) {
+        let why = "its bytes come back from the device as others".to_owned();
+        return Err(Refusal::Failed(why));
+    }
     let uploaded = uploaded.to_dense(device, FloatDType::F32).into_data();
     let found = [TensorData::new(values, [d_output, d_input]), uploaded];
     let found = found.map(|found| {

@@ -29,7 +29,9 @@ use crate::DeviceWords;
 
 use super::{
     quant_state::{QuantState, bad_description},
-    scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, Scales, geometry, part},
+    scales::{
+        ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, Scales, TABLE, geometry, part,
+    },
 };
 
 inventory::submit! { FormatEntry(&NF4) }
@@ -87,7 +89,6 @@ struct FourBit {
     table: [f32; 16],
 }
 
-pub(super) const TABLE: &str = "quant_map";
 const STATE: &str = ".quant_state.bitsandbytes__";
 
 impl QuantFormat for FourBit {
@@ -162,7 +163,7 @@ impl QuantFormat for FourBit {
 
     #[cfg(feature = "cube")]
     fn device_words(&self, _: [usize; 2], parts: &Parts) -> Option<DeviceWords> {
-        super::four_bit_device::words(&self.table_of(parts), parts)
+        super::on_device::words(&self.table_of(parts), parts)
     }
 
     fn encoders(&self) -> &'static [&'static dyn Encode] {

@@ -6,6 +6,7 @@ use crate::{Part, Parts, kernels::Scalars};
 
 pub(super) const ABSMAX: &str = "absmax";
 pub(super) const NESTED_ABSMAX: &str = "nested_absmax";
+pub(super) const TABLE: &str = "quant_map";
 pub(super) const NESTED_TABLE: &str = "nested_quant_map";
 /// Block length and nested block length, u32, and the nested offset, f32.
 pub(super) const GEOMETRY: &str = "geometry";

@@ -278,7 +278,7 @@ impl DeviceKernels for Finished {
     fn dequantize(&self, words: Tensor<1, Int>, shape: [usize; 2], dtype: FloatDType) -> Tensor<2> {
         let mut values = self.codes.dequantize(words.clone(), shape, FloatDType::F32);
         if let Some(low_rank) = &self.low_rank {
-            values = low_rank.add(words, values);
+            values = low_rank.add(&words, values);
         }
         if self.turned_len > 1 {
             let len = self.turned_len;
@@ -297,7 +297,7 @@ impl DeviceKernels for Finished {
 
 impl LowRank {
     /// `values` with the product added, rounded where SDNQ rounds.
-    fn add(&self, words: Tensor<1, Int>, values: Tensor<2>) -> Tensor<2> {
+    fn add(&self, words: &Tensor<1, Int>, values: Tensor<2>) -> Tensor<2> {
         let [d_output, d_input] = values.dims();
         let factor = |(start, kind), [num_rows, num_columns]: [usize; 2]| {
             let shape = match self.is_transposed {

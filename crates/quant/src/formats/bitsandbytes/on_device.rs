@@ -10,10 +10,7 @@ use crate::{
     cube::{DecodeEight, Kernels, bits::byte_at},
 };
 
-use super::{
-    four_bit::TABLE,
-    scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE},
-};
+use super::scales::{ABSMAX, GEOMETRY, Geometry, NESTED_ABSMAX, NESTED_TABLE, TABLE};
 
 /// The words of a weight whose codes choose from `table`; `None` where eight values may be of two blocks.
 pub(super) fn words(table: &[f32; 16], parts: &Parts) -> Option<DeviceWords> {
