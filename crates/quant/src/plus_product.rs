@@ -12,7 +12,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::{
     QuantizedTensor,
-    host_data::to_f32,
+    host_data::{own_data, to_f32},
     kernels::{InputRows, OutputGrid, written_by_chunks},
 };
 
@@ -31,7 +31,7 @@ impl QuantizedTensor {
             "the factors do not fit the matrix"
         );
         assert_eq!([up.dtype(), down.dtype()], [DType::F32; 2], "sums are f32");
-        let (up, down) = (up.into_data(), down.into_data());
+        let (up, down) = (own_data(up), own_data(down));
         let product = Product {
             up: &to_f32(&up),
             down: &to_f32(&down),

@@ -12,7 +12,7 @@ use crate::{
     Part, Parts, QuantError, QuantFormat,
     device_copy::DeviceCopy,
     formats_by_name,
-    host_data::{from_f32, to_f32},
+    host_data::{from_f32, own_data, to_f32},
     kernels::{self, InputRows, PackedMatrix, Plan, WeightRows, is_host},
 };
 
@@ -99,7 +99,7 @@ impl QuantizedTensor {
     /// is no such format.
     #[must_use]
     pub fn of_dense(matrix: &Tensor<2>) -> Option<Self> {
-        Self::of_data(matrix.to_data())
+        Self::of_data(own_data(matrix.clone()))
     }
 
     /// As [`of_dense`](Self::of_dense).

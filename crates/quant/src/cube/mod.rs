@@ -38,7 +38,7 @@ pub trait DecodeEight: Send + Sync + 'static {
 pub struct Kernels<F>(PhantomData<F>);
 
 impl<F: DecodeEight> Kernels<F> {
-    /// Those.
+    /// The kernels of the format `F`.
     #[must_use]
     pub fn shared() -> Arc<dyn DeviceKernels> {
         Arc::new(Self(PhantomData))

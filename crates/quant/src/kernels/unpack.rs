@@ -132,7 +132,8 @@ fn unpacked<F: Unpack<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
 /// Registers a format of one tensor in equal blocks, for which [`Unpack`] is implemented; `writable` behind the block
 /// says that [`Pack`](crate::kernels::Pack) is, too. With `; dot: codes` at the end it is [`Coded`](crate::kernels::Coded) that is
 /// implemented; with `; dot: registers` few input rows are multiplied without a buffer for the decoded row: worth its long
-/// compilation for common formats of short steps.
+/// compilation for common formats of short steps. `; device: []` after that is for this crate's own formats: those for which
+/// `DecodeEight` is implemented, with a table in the brackets where their words begin with one.
 ///
 /// ```
 /// use overglaze_quant::{kernels::Unpack, register_format};

@@ -61,12 +61,19 @@ fn outputs(
                 BlockKind::Single => "single",
             };
             let name = |stream| format!("out.{kind}_{}.{stream}", block.index);
-            outputs.insert(name("img"), block.img.into_data());
-            outputs.insert(name("txt"), block.txt.into_data());
+            outputs.insert(name("img"), kept(block.img));
+            outputs.insert(name("txt"), kept(block.txt));
         })
         .map_err(|error| error.to_string())?;
     outputs.insert("out.sample".into(), sample.into_data());
     Ok(outputs)
+}
+
+/// The values, in memory of their own: what `CubeCL` 0.11.3 reads from a device in wgpu is overwritten by the next reads.
+fn kept(output: Tensor<3>) -> TensorData {
+    let data = output.into_data();
+    let bytes = data.as_bytes().to_vec();
+    TensorData::from_bytes_vec(bytes, data.shape().clone(), data.dtype())
 }
 
 fn load(case: &Case, file: &str, device: &Device) -> Result<FluxModel, String> {
